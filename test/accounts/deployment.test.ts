@@ -190,10 +190,10 @@ test('a restore waits for inserts that run, so that the next fence lies above wh
     .finally(() => {
       hasEnded = true;
     });
-  await until(async () => hasEnded || (await isInsertRunning(clickhouse, { table: 'events', number })), {
-    deadlineMs: 60_000,
-    what: 'the insert is running',
-  });
+  await until(
+    async () => hasEnded || (await isInsertRunning(clickhouse, { table: 'events', number })),
+    'the insert is running',
+  );
   await redis.flushall();
   assert.equal((await load()).how, 'restored');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), number);
@@ -214,10 +214,10 @@ test('a restore waits for no inserts into other databases', async () => {
     .finally(() => {
       hasEnded = true;
     });
-  await until(async () => hasEnded || (await countStatements('store events 1900000000000001')) > 0, {
-    deadlineMs: 60_000,
-    what: 'the insert is running',
-  });
+  await until(
+    async () => hasEnded || (await countStatements('store events 1900000000000001')) > 0,
+    'the insert is running',
+  );
   assert.equal(await isInsertRunning(clickhouse), false);
   assert.equal(await isInsertRunning(clickhouse, { table: 'events', number: '1900000000000001' }), false);
   await running;
@@ -400,7 +400,7 @@ async function loadHeldAt(text: string): Promise<{ readonly ended: Promise<unkno
   gate.hold(({ sql }) => sql.includes(text));
   const ended = loadAll(0, { clickhouse: gated });
   ended.catch(() => 'is asserted where it is awaited');
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the load asks ${text}` });
+  await until(() => gate.held.length > 0, `the load asks ${text}`);
   return { ended };
 }
 
@@ -843,17 +843,14 @@ test('an API process sees a new environment at once and a changed one within a s
     for (const max of [1, 2, 3, 4]) {
       await setEnvironment(redis, appId, { limits: { track: max } });
       const startedMs = performance.now();
-      await until(() => environments.get(appId)?.limits.track?.max === max, {
-        deadlineMs: 60_000,
-        what: 'the change is seen',
-      });
+      await until(() => environments.get(appId)?.limits.track?.max === max, 'the change is seen');
       seenMs.push(performance.now() - startedMs);
     }
     // A machine that pauses delays some changes, but not the quickest one.
     assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
     assert.equal(environments.isLoaded(), true);
     await redis.flushall();
-    await until(() => !environments.isLoaded(), { deadlineMs: 60_000, what: 'the emptied Redis is noticed' });
+    await until(() => !environments.isLoaded(), 'the emptied Redis is noticed');
     assert.ok(environments.get(appId) !== undefined, 'the copy stays');
   } finally {
     environments.close();

@@ -66,10 +66,10 @@ test('a key that is rotated with an overlap stays good until the overlap ends, a
     ends.every((end) => Date.parse(end) < Date.now() + 10_000),
     'a shorter overlap ends the older key earlier too',
   );
-  await until(async () => !(await isGood(late)) && (await tokenOf(appId, second)) === undefined, {
-    deadlineMs: 60_000,
-    what: 'the overlap is over',
-  });
+  await until(
+    async () => !(await isGood(late)) && (await tokenOf(appId, second)) === undefined,
+    'the overlap is over',
+  );
   for (const token of [early, late]) assert.equal(await isGood(token), false);
   assert.equal(await tokenOf(appId, first), undefined);
   assert.ok(await isGood(await tokenOf(appId, third)));
@@ -147,10 +147,10 @@ test('says when a key was last used, also after Redis was emptied', async () => 
   const agoMs = Date.now() - Date.parse(at ?? '');
   assert.ok(agoMs >= 0 && agoMs < 120_000, `${at}`);
   await withRedis(sluice, async (redis) => {
-    await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, {
-      deadlineMs: 60_000,
-      what: 'ClickHouse has the registry',
-    });
+    await until(
+      async () => (await redis.scard(registryKeys.unmirrored)) === 0,
+      'ClickHouse has the registry',
+    );
     await redis.flushall();
     await sluice.admin('restore');
     assert.equal(await used(), at);

@@ -68,7 +68,7 @@ test('answers wrong tokens late, counts and logs them, and never lets the right 
   assert.equal((await refused()) - before, 60 * tries);
   await until(
     async () => /"count":\d+,"msg":"wrong ADMIN_TOKENs were refused"/.test(sluice.api[0]?.output() ?? ''),
-    { deadlineMs: 60_000, what: 'the refusals are logged' },
+    'the refusals are logged',
   );
   assert.doesNotMatch(sluice.api[0]?.output() ?? '', /wrong\d/);
 });
@@ -152,14 +152,11 @@ test('takes the name of an event up to its greatest length, also where a URL wou
   const longest = '事'.repeat(lengths.eventMax);
   const sent = { app_id: sluice.appId, identity: 'ada', event: longest, properties: { size: 1 } };
   assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, sent)));
-  const properties = await until(
-    async () => {
-      const answer = await ask('POST', `${of}/event-properties`, { event: longest });
-      assert.equal(answer.status, 200, answer.text);
-      return answer.body.length > 0 && answer.body;
-    },
-    { deadlineMs: 60_000, what: 'the event is stored' },
-  );
+  const properties = await until(async () => {
+    const answer = await ask('POST', `${of}/event-properties`, { event: longest });
+    assert.equal(answer.status, 200, answer.text);
+    return answer.body.length > 0 && answer.body;
+  }, 'the event is stored');
   assert.deepEqual(
     properties.map((each) => (each as { property: string }).property),
     ['size'],

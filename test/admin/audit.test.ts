@@ -31,10 +31,7 @@ async function during(work: () => Promise<unknown>): Promise<AuditEntry[]> {
 }
 
 function untilNoLineWaits(): Promise<true> {
-  return until(async () => (await redis.hlen(registryKeys.audit)) === 0, {
-    deadlineMs: 60_000,
-    what: 'no line waits',
-  });
+  return until(async () => (await redis.hlen(registryKeys.audit)) === 0, 'no line waits');
 }
 
 const byHand = { actor: 'command_line', actor_name: userInfo().username, address: hostname() };
@@ -198,7 +195,7 @@ test('keeps the lines while ClickHouse is away, and a worker moves them', async 
   };
   assert.equal(await count(), 0);
   for (const worker of sluice.workers) worker.sigcont();
-  await until(async () => (await count()) === 2, { deadlineMs: 60_000, what: 'the lines are in ClickHouse' });
+  await until(async () => (await count()) === 2, 'the lines are in ClickHouse');
   await untilNoLineWaits();
 });
 
@@ -223,10 +220,10 @@ test('a text that is not Unicode is refused, and does not hold up the lines if o
 
 test('does nothing when its line cannot be kept', async () => {
   const token = await getToken(sluice, account);
-  await until(async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0, {
-    deadlineMs: 60_000,
-    what: 'the targets of earlier deletions are kept',
-  });
+  await until(
+    async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0,
+    'the targets of earlier deletions are kept',
+  );
   for (const worker of sluice.workers) worker.sigstop();
   const accounts = JSON.stringify(await sluice.admin('accounts', 'list'));
   await redis.eval(

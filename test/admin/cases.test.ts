@@ -108,10 +108,7 @@ test('a case says what was done in it, its lines are found with those of its req
   const data = `/user_exports/${user_export_id}/data`;
   await until(
     async () => (await second.ask('GET', `${data}?format=zip`).catch(() => undefined)) === undefined,
-    {
-      deadlineMs: 60_000,
-      what: 'the archive, which is no JSON, is there',
-    },
+    'the archive, which is no JSON, is there',
   );
   await ok(officer, 'POST', account('user_suppression'), { users, suppress: true, case_id });
   await ok(second, 'POST', account('user_deletion'), { users, case_id });

@@ -22,10 +22,7 @@ for (const role of roles) {
   const made = await sluice.admin('program-keys', 'create', `the ${role}`, '--role', role, ...account);
   keys.set(role, made as Key);
 }
-await until(async () => (await call('viewer', 'GET', '/accounts')).status === 200, {
-  deadlineMs: 60_000,
-  what: 'the API knows the keys',
-});
+await until(async () => (await call('viewer', 'GET', '/accounts')).status === 200, 'the API knows the keys');
 
 async function call(by: Role | string, method: string, path: string, body?: object) {
   const secret = keys.get(by as Role)?.program_key ?? by;

@@ -345,15 +345,12 @@ let newEvents = 0;
 
 /** Stores new events until the worker's filter of keys has ruled one out. */
 async function loadFilter(): Promise<void> {
-  await until(
-    async () => {
-      const before = await countUnfiltered();
-      await sendEvent({ identity: 'other' }, `New ${newEvents++}`);
-      await untilStored(sluice);
-      return (await countUnfiltered()) === before;
-    },
-    { deadlineMs: 60_000, what: 'the filter is loaded' },
-  );
+  await until(async () => {
+    const before = await countUnfiltered();
+    await sendEvent({ identity: 'other' }, `New ${newEvents++}`);
+    await untilStored(sluice);
+    return (await countUnfiltered()) === before;
+  }, 'the filter is loaded');
 }
 
 /** How many keys the worker has looked up without its filter until now. It tells Redis every two seconds. */
@@ -362,15 +359,12 @@ async function countUnfiltered(): Promise<number> {
   const nowMs = Date.now();
   let told: Told | undefined;
   await withRedis(sluice, (redis) =>
-    until(
-      async () => {
-        const all = await redis.hgetall(registryKeys.metrics(hostname()));
-        const workers = Object.entries(all).filter(([name]) => name.startsWith('worker'));
-        told = workers.map(([, text]) => JSON.parse(text) as Told).find(({ atMs }) => atMs > nowMs);
-        return told !== undefined;
-      },
-      { deadlineMs: 60_000, what: 'the worker tells its metrics' },
-    ),
+    until(async () => {
+      const all = await redis.hgetall(registryKeys.metrics(hostname()));
+      const workers = Object.entries(all).filter(([name]) => name.startsWith('worker'));
+      told = workers.map(([, text]) => JSON.parse(text) as Told).find(({ atMs }) => atMs > nowMs);
+      return told !== undefined;
+    }, 'the worker tells its metrics'),
   );
   const unfiltered = told?.metrics.find(({ name }) => name === 'sluice_keys_unfiltered_total');
   return (unfiltered?.values ?? []).reduce((sum, { value }) => sum + value, 0);
@@ -446,7 +440,7 @@ test('afterwards everything goes on: deletions, and the second copies of what Re
   const known = await lists();
   await until(
     () => withRedis(sluice, async (redis) => (await redis.scard(registryKeys.unmirroredDeletions)) === 0),
-    { deadlineMs: 60_000, what: 'the requests are copied' },
+    'the requests are copied',
   );
   await withRedis(sluice, (redis) => redis.flushall());
   assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
@@ -482,10 +476,10 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
       ended = true;
     });
     // A process that asks for the lock shortens a time to live that no lock can have.
-    await until(async () => (await redis.pttl(lock)) <= maintenanceLock.holdMs, {
-      deadlineMs: 60_000,
-      what: 'the restore asks whether a round runs',
-    });
+    await until(
+      async () => (await redis.pttl(lock)) <= maintenanceLock.holdMs,
+      'the restore asks whether a round runs',
+    );
     assert.deepEqual([ended, await redis.exists(registryKeys.restoringBackup)], [false, 0]);
     await redis.del(lock);
     await restored;

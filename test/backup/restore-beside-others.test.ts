@@ -64,7 +64,7 @@ function restoreBy(url: string, name = 'one'): Promise<RestoredBackup> {
 }
 
 async function untilHeld(gate: ClickHouseGate): Promise<void> {
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'a statement is held' });
+  await until(() => gate.held.length > 0, 'a statement is held');
 }
 
 /** As when the right of a killed process is over. */
@@ -77,14 +77,11 @@ async function handRightOver(to: ClickHouseGate): Promise<void> {
   await withRedis(sluice, async (redis) => {
     const locks = [registryKeys.restoreLock, registryKeys.maintenanceLock];
     const owners = await redis.mget(locks);
-    await until(
-      async () => {
-        for (const [index, lock] of locks.entries())
-          if ((await redis.get(lock)) === owners[index]) await redis.del(lock);
-        return to.held.length > 0;
-      },
-      { deadlineMs: 60_000, what: 'the other one has the right' },
-    );
+    await until(async () => {
+      for (const [index, lock] of locks.entries())
+        if ((await redis.get(lock)) === owners[index]) await redis.del(lock);
+      return to.held.length > 0;
+    }, 'the other one has the right');
   });
 }
 
@@ -123,10 +120,10 @@ test('a second restore waits until the first one has ended', async () => {
   await untilHeld(first);
   second.hold(startsWith('DROP DATABASE IF EXISTS sluice_restore'));
   const two = restoreBy(second.url);
-  await until(async () => (await waits(registryKeys.restoreLock)) === true, {
-    deadlineMs: 60_000,
-    what: 'the second one asks for the lock',
-  });
+  await until(
+    async () => (await waits(registryKeys.restoreLock)) === true,
+    'the second one asks for the lock',
+  );
   assert.deepEqual(second.held, []);
   second.release();
   first.release();
@@ -455,10 +452,7 @@ test('no new deployment is created while a backup is restored into an empty Redi
   const restored = restoreBy(gate.url);
   await untilHeld(gate);
   const started = sluice.admin('bootstrap') as Promise<{ created: boolean }>;
-  await until(async () => waits(registryKeys.loading), {
-    deadlineMs: 60_000,
-    what: 'the start asks whether it may load Redis',
-  });
+  await until(async () => waits(registryKeys.loading), 'the start asks whether it may load Redis');
   gate.release();
   assert.equal((await restored).state, 'restored');
   assert.equal((await started).created, false);

@@ -18,10 +18,10 @@ try {
   const token = await getToken(sluice, account);
   await setSuppressed(sluice.baseUrl, token, [{ identity: 'shy' }], true);
   const send = async (body: object) => {
-    await until(async () => (await post(sluice.baseUrl, paths.track, body)).status === 200, {
-      deadlineMs: 60_000,
-      what: 'a request is accepted',
-    });
+    await until(
+      async () => (await post(sluice.baseUrl, paths.track, body)).status === 200,
+      'a request is accepted',
+    );
   };
   for (let request = 0; request < requests; request++) {
     const events = Array.from({ length: 1_000 }, (_, i) => ({

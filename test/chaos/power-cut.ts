@@ -37,10 +37,10 @@ export async function watchForPowerCut(pid: number, syncMs: number): Promise<Pow
   );
   tracer.unref();
   const ended = once(tracer, 'exit');
-  await until(() => tracer.exitCode === null && readTrace(read(file)).syncs > 0, {
-    deadlineMs: 60_000,
-    what: 'strace sees Redis sync its append-only file',
-  });
+  await until(
+    () => tracer.exitCode === null && readTrace(read(file)).syncs > 0,
+    'strace sees Redis sync its append-only file',
+  );
   return {
     unsyncedBytes: () => sumOf(readTrace(read(file)).unsynced),
     cut: async (kill) => {

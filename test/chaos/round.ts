@@ -255,7 +255,6 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
   const names = layout !== 'three' ? ['Main Production', 'Staging'] : spreadNames;
   // The round before may have left dead connections, which only their next use reveals.
   const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`, names), {
-    deadlineMs: 30_000,
     what: 'the administration answers',
     everyMs: 200,
   });
@@ -265,10 +264,10 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     layout !== 'three' ? [...account.appIds, ...stranger.appIds] : onAllServers(account, stranger, shards);
   const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
   for (const appId of appIds) {
-    await until(() => administer(sluice, 'PATCH', `/environments/${appId}`, { limits }), {
-      deadlineMs: 60_000,
-      what: 'the service has recovered from the round before',
-    });
+    await until(
+      () => administer(sluice, 'PATCH', `/environments/${appId}`, { limits }),
+      'the service has recovered from the round before',
+    );
     await untilKnown(sluice, appId);
   }
   await getToken(sluice, account);

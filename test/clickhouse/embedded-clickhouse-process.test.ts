@@ -33,7 +33,7 @@ before(async () => {
 after(() => server?.remove());
 
 const untilRunning = (own: ClickHouseHandle, queryId: string) =>
-  until(async () => (await running(own, queryId)) === 1, { deadlineMs: 120_000, what: `${queryId} runs` });
+  until(async () => (await running(own, queryId)) === 1, `${queryId} runs`);
 
 describe('the process', { concurrency: true }, () => {
   test('lets running statements end when it is stopped, and ends with code 0', async () => {
@@ -47,10 +47,7 @@ describe('the process', { concurrency: true }, () => {
         isAnswered = true;
       });
       // On a machine that pauses for so long it has ended, and the stop has nothing to wait for.
-      await until(async () => isAnswered || (await running(own, 'ends')) === 1, {
-        deadlineMs: 120_000,
-        what: 'it runs',
-      });
+      await until(async () => isAnswered || (await running(own, 'ends')) === 1, 'it runs');
       const [{ status, body: answer }, exit] = await Promise.all([reply, own.sigterm(120_000)]);
       assert.deepEqual([status, answer], [200, '0\n']);
       assert.deepEqual(exit, { code: 0, signal: null });
@@ -101,10 +98,10 @@ describe('the process', { concurrency: true }, () => {
       await untilRunning(own, 'open');
       assert.deepEqual(await own.sigterm(120_000), { code: 0, signal: null });
       await own.restart();
-      await until(async () => (await own.query('SELECT count() FROM default.t')) === '500\n', {
-        deadlineMs: 60_000,
-        what: 'the mutation goes on',
-      });
+      await until(
+        async () => (await own.query('SELECT count() FROM default.t')) === '500\n',
+        'the mutation goes on',
+      );
     } finally {
       await own.remove();
     }
@@ -141,7 +138,7 @@ describe('the process', { concurrency: true }, () => {
     const disk = createSmallDisk();
     const own = await startClickHouse({ dir: disk.dir });
     try {
-      const untilEnded = () => until(() => !own.running, { deadlineMs: 120_000, what: 'the engine ends' });
+      const untilEnded = () => until(() => !own.running, 'the engine ends');
       const again = async () => {
         disk.free();
         await own.restart();
@@ -154,7 +151,7 @@ describe('the process', { concurrency: true }, () => {
       await own.query('ALTER TABLE default.t MODIFY COLUMN s String CODEC(ZSTD(19))');
       const merge = own.query('OPTIMIZE TABLE default.t FINAL').catch((error: Error) => error);
       const progress = () => own.query('SELECT sum(progress) FROM system.merges');
-      await until(async () => Number(await progress()) > 0, { deadlineMs: 120_000, what: 'it merges' });
+      await until(async () => Number(await progress()) > 0, 'it merges');
       disk.fill();
       assert.ok((await merge) instanceof Error, 'a merge without room is not confirmed');
       await untilEnded();
@@ -170,7 +167,7 @@ describe('the process', { concurrency: true }, () => {
       await own.kill9();
       disk.fill();
       const restarted = own.restart();
-      await until(() => own.output().includes('waiting for room'), { deadlineMs: 120_000, what: 'it waits' });
+      await until(() => own.output().includes('waiting for room'), 'it waits');
       disk.free();
       await restarted;
     } finally {
@@ -219,12 +216,12 @@ describe('the process', { concurrency: true }, () => {
         if (!refused.test(answer)) rows += 1;
         return refused.test(answer);
       };
-      await until(isInsertRefused, { deadlineMs: 60_000, what: 'an insert is refused' });
+      await until(isInsertRefused, 'an insert is refused');
       const isMergeRefused = async () => {
         takeRoom();
         return /space/.test(await merge('b').then(() => '', String));
       };
-      await until(isMergeRefused, { deadlineMs: 60_000, what: 'a merge is refused' });
+      await until(isMergeRefused, 'a merge is refused');
       assert.equal(await own.query('SELECT count() FROM default.b'), `${rows}\n`);
     } finally {
       await own.kill9();

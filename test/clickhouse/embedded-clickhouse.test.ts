@@ -102,10 +102,7 @@ describe('a program', () => {
     // An answer that has begun has its error at its end.
     const parameters = { query_id: 'my query', wait_end_of_query: '1' };
     const slow = ask(server, { parameters, body: longStatement });
-    await until(async () => (await running(server, 'my query')) === 1, {
-      deadlineMs: 60_000,
-      what: 'the query runs',
-    });
+    await until(async () => (await running(server, 'my query')) === 1, 'the query runs');
     assert.match(await server.query("KILL QUERY WHERE query_id = 'my query' SYNC"), /^finished/);
     const { exceptionCode, headers } = await slow;
     assert.deepEqual([exceptionCode, headers['x-clickhouse-query-id']], ['394', 'my query']);
@@ -143,7 +140,7 @@ describe('a program', () => {
       Number(
         await server.query("SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'many'"),
       );
-    await until(async () => (await many()) >= 20, { deadlineMs: 30_000, what: 'the long queries run' });
+    await until(async () => (await many()) >= 20, 'the long queries run');
     const numbers = Array.from({ length: 100 }, (_, index) => index);
     const replies = await Promise.all(
       numbers.map((n) => ask(server, { parameters: { param_n: String(n) }, body: 'SELECT {n:UInt8} + 1' })),
@@ -162,7 +159,7 @@ describe('a program', () => {
     const rows = 5_000_000;
     const body = `SELECT number, repeat('x', 90) FROM numbers(${rows}) FORMAT TSV`;
     const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
-    await until(() => response.readableLength > 0, { deadlineMs: 30_000, what: 'the result begins' });
+    await until(() => response.readableLength > 0, 'the result begins');
     const memoryBefore = memoryKiB();
     // Other statements go on. The large one cannot, since nobody reads what it writes.
     for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
@@ -192,15 +189,9 @@ describe('a program', () => {
       const query = new URLSearchParams({ query: 'INSERT INTO work.cut FORMAT TSV', query_id: queryId });
       const socket = connect({ host: '127.0.0.1', port: server.port });
       socket.write(`POST /?${query} HTTP/1.1\r\nHost: localhost\r\n${authorization()}${framing}${rows}`);
-      await until(async () => (await running(server, queryId)) === 1, {
-        deadlineMs: 60_000,
-        what: 'the insert runs',
-      });
+      await until(async () => (await running(server, queryId)) === 1, 'the insert runs');
       socket.destroy();
-      await until(async () => (await running(server, queryId)) === 0, {
-        deadlineMs: 60_000,
-        what: 'the insert has ended',
-      });
+      await until(async () => (await running(server, queryId)) === 0, 'the insert has ended');
     }
     assert.equal(await rowsOf('cut'), '');
   });
@@ -210,12 +201,9 @@ describe('a program', () => {
       parameters: { query_id: 'left', cancel_http_readonly_queries_on_client_close: '1' },
       body: longStatement,
     });
-    await until(async () => (await running(server, 'left')) === 1, { deadlineMs: 60_000, what: 'it runs' });
+    await until(async () => (await running(server, 'left')) === 1, 'it runs');
     outgoing.destroy();
-    await until(async () => (await running(server, 'left')) === 0, {
-      deadlineMs: 60_000,
-      what: 'it has ended',
-    });
+    await until(async () => (await running(server, 'left')) === 0, 'it has ended');
   });
 });
 
@@ -262,10 +250,7 @@ describe('the process', () => {
         all.flatMap((one) => (['reset', 'reset later', 'close'] as const).map((end) => send(one, end))),
       );
     }
-    await until(async () => (await connections()) <= 5, {
-      deadlineMs: 30_000,
-      what: 'the connections have ended',
-    });
+    await until(async () => (await connections()) <= 5, 'the connections have ended');
     assert.equal(await server.query('SELECT 1'), '1\n');
     assert.deepEqual([server.pid, server.running], [pid, true]);
   });

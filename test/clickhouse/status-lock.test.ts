@@ -28,7 +28,7 @@ test('a lock is found by its file, not by a file with the same number on another
   const { pid = 0 } = launch(program, 'ignore', 'KILL');
   try {
     const isHeld = () => spawnSync('flock', ['-n', held, 'true']).status === 1;
-    await until(isHeld, { deadlineMs: 30_000, what: 'the lock is held' });
+    await until(isHeld, 'the lock is held');
     assert.equal(await untilLockFree(free), undefined);
     assert.equal(await untilLockFree(held), pid);
   } finally {

@@ -80,7 +80,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     assert.deepEqual(ada, { userId: anonymous.userId, identity: 'ada@example.com' });
     await run(`sluice.resetIdentity(); sluice.removeEventProperty('plan'); sluice.track('Second')`);
     const next = await hostile.user();
-    await until(() => sentOnce(appId).length >= 5, { deadlineMs: 60_000, what: 'the messages are sent' });
+    await until(() => sentOnce(appId).length >= 5, 'the messages are sent');
     await run(`sluice.track('Leaving')`);
     await leave(hostile);
     const rows = await arrived(appId, [
@@ -198,9 +198,8 @@ function drive(page: Page, session: CDPSession): HostilePage {
       return identity === undefined ? { userId } : { userId, identity };
     },
     libraryIn: () =>
-      until(() => run<boolean>('window.sluice && sluice.userId !== undefined'), {
-        deadlineMs: 60_000,
-        what: 'the library is there',
-      }).then(() => undefined),
+      until(() => run<boolean>('window.sluice && sluice.userId !== undefined'), 'the library is there').then(
+        () => undefined,
+      ),
   };
 }

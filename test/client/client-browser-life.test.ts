@@ -206,16 +206,13 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
       const [first] = openTabs();
       if (first !== undefined) await act(0, first, { do: 'storage', state: 'works', tab: 0 });
       for (const { page } of openTabs()) await page.evaluate(`dispatchEvent(new Event('online'))`);
-      await until(
-        async () => {
-          const found = answered();
-          const missing = model.due().filter((name) => !found.has(name));
-          const waiting = await Promise.all(openTabs().map(({ page }) => page.evaluate(countWaiting)));
-          if (missing.length === 0 && waiting.every((count) => count === 0)) return true;
-          throw new Error(`${missing.join()} are missing, ${waiting.join()} wait`);
-        },
-        { deadlineMs: 60_000, what: 'all that waits is sent' },
-      );
+      await until(async () => {
+        const found = answered();
+        const missing = model.due().filter((name) => !found.has(name));
+        const waiting = await Promise.all(openTabs().map(({ page }) => page.evaluate(countWaiting)));
+        if (missing.length === 0 && waiting.every((count) => count === 0)) return true;
+        throw new Error(`${missing.join()} are missing, ${waiting.join()} wait`);
+      }, 'all that waits is sent');
     }
 
     async function check(hasSessions: boolean): Promise<void> {

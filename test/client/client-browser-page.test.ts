@@ -193,7 +193,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       await page.goto(`${page.url()}?again=1#part`);
       await libraryIn(page);
       await page.evaluate(`history.pushState({}, '', '/basket'); document.title = 'Basket'`);
-      await until(() => sentNames(appId).length >= 3, { deadlineMs: 60_000, what: 'three views are sent' });
+      await until(() => sentNames(appId).length >= 3, 'three views are sent');
       const silent = await rig.open({ appId, context: page.context(), pageViews: false });
       await silent.evaluate(`history.pushState({}, '', '/silent'); sluice.track('Last'); sluice.flush()`);
       const rows = await rig.stored(appId, 4);
@@ -302,15 +302,12 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         </script>`);
       const browser = await startUndrivenBrowser(start);
       t.after(() => browser.stop());
-      await until(() => sentNames(appId).length === 1, {
-        deadlineMs: 90_000,
-        what: 'the first view is sent',
-      });
+      await until(() => sentNames(appId).length === 1, 'the first view is sent');
       leave();
-      await until(() => rig.front.seen.some(({ path }) => path === report), {
-        deadlineMs: 60_000,
-        what: 'the page is shown again as it was',
-      });
+      await until(
+        () => rig.front.seen.some(({ path }) => path === report),
+        'the page is shown again as it was',
+      );
       const rows = await rig.stored(appId, 3);
       assert.deepEqual(namesOf(rows).sort(), ['Page View', 'Page View', 'Shown again']);
       const [one, two] = rows.filter(({ event }) => event === 'Page View');
@@ -345,10 +342,10 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         <script>fetch('${rig.front.url}/shown').then(() => { location.href = '${target}'; });</script>`);
       const browser = await startUndrivenBrowser(start);
       t.after(() => browser.stop());
-      const loaded = await until(() => rig.front.seen.find((one) => one.path.startsWith('/loaded')), {
-        deadlineMs: 90_000,
-        what: 'the page is prerendered',
-      });
+      const loaded = await until(
+        () => rig.front.seen.find((one) => one.path.startsWith('/loaded')),
+        'the page is prerendered',
+      );
       assert.equal(loaded.path, '/loaded?true&0&undefined');
       assert.equal(rig.front.batches(appId).length, 0);
       show();

@@ -54,10 +54,7 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
   const taken = (appId: string) => rig.front.batches(appId).filter(({ status }) => status !== 503);
 
   async function batchOf(appId: string, number = 1): Promise<SeenRequest> {
-    await until(() => rig.front.batches(appId).length >= number, {
-      deadlineMs: 60_000,
-      what: `${number} batches for ${appId} were sent`,
-    });
+    await until(() => rig.front.batches(appId).length >= number, `${number} batches for ${appId} were sent`);
     return rig.front.batches(appId)[number - 1] as SeenRequest;
   }
 

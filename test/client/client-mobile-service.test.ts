@@ -118,7 +118,7 @@ async function untilStored(appId: string, count: number): Promise<Row[]> {
       const rows = await storedEvents(appId);
       return rows.length >= count && rows;
     },
-    { deadlineMs: 60_000, everyMs: 100, what: `${count} events are stored` },
+    { everyMs: 100, what: `${count} events are stored` },
   );
 }
 
@@ -137,15 +137,12 @@ test('what React Native records arrives once, though replies are lost and the ap
   before.identify('ada@example.com');
   before.addUserProperties({ email: 'ada@example.com', age: 36 });
   before.track('Order Paid');
-  const userId = await until(() => before.userId, { deadlineMs: 60_000, what: 'the storage is loaded' });
+  const userId = await until(() => before.userId, 'the storage is loaded');
   proxy.dropReplies();
   first.leaveFront();
   const rows = await untilStored(appId, 3);
   before.track('Left Alone');
-  await until(async () => (await device.getAllKeys()).length >= 7, {
-    deadlineMs: 60_000,
-    what: 'the queue is in the storage',
-  });
+  await until(async () => (await device.getAllKeys()).length >= 7, 'the queue is in the storage');
   first.kill();
   proxy.reset();
   proxy.pass();
@@ -155,7 +152,7 @@ test('what React Native records arrives once, though replies are lost and the ap
   again.configure({ baseUrl, ...second.adapters, ...second.runtime });
   again.setAppId(appId);
   again.track('Back Again');
-  await until(() => again.userId, { deadlineMs: 60_000, what: 'the storage is loaded' });
+  await until(() => again.userId, 'the storage is loaded');
   assert.deepEqual([again.userId, again.identity], [userId, 'ada@example.com']);
   second.leaveFront();
   // As far as the second run knows, the first run's last requests may still be under way; later it sends them again.
@@ -164,7 +161,7 @@ test('what React Native records arrives once, though replies are lost and the ap
       second.comeToFront();
       return !(await device.getAllKeys()).some((key) => key.includes(':q:'));
     },
-    { deadlineMs: 90_000, everyMs: 500, what: 'the queue is empty' },
+    { everyMs: 500, what: 'the queue is empty' },
   );
 
   const stored = await untilStored(appId, 5);
@@ -210,7 +207,7 @@ test('what Android sends as text is summed like numbers', async () => {
       run.leaveFront();
       return storedEvents(appId).then((rows) => rows.length === 3);
     },
-    { deadlineMs: 60_000, everyMs: 200, what: 'the events are stored' },
+    { everyMs: 200, what: 'the events are stored' },
   );
   const [sum] = await sluice.rows(`SELECT sum(toFloat64OrZero(properties['amount'])) AS amount,
     groupArrayArray(mapKeys(properties)) AS keys FROM events WHERE app_id = '${appId}'`);
@@ -224,7 +221,7 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   ios.configure({ baseUrl: sluice.baseUrl, ...run.adapters, ...run.runtime });
   ios.setAppId(appId);
   ios.startEVPairing();
-  const code = await until(() => run.codes[0], { deadlineMs: 60_000, what: 'the code is shown' });
+  const code = await until(() => run.codes[0], 'the code is shown');
   const page = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code });
   pages.push(page);
   await page.heard('paired');
@@ -244,7 +241,7 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   assert.deepEqual(run.codes, [code, '']);
 
   ios.startEVPairing();
-  const next = await until(() => run.codes[2], { deadlineMs: 60_000, what: 'another code is shown' });
+  const next = await until(() => run.codes[2], 'another code is shown');
   const second = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code: next });
   pages.push(second);
   await second.heard('paired');
@@ -255,10 +252,6 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
     ios.track('Is Anybody There');
     return run.codes[3] === '';
   };
-  await until(isClosing, {
-    deadlineMs: 60_000,
-    everyMs: 500,
-    what: 'the device learns that the page ended the pairing',
-  });
+  await until(isClosing, { everyMs: 500, what: 'the device learns that the page ended the pairing' });
   assert.deepEqual(run.warnings, []);
 });

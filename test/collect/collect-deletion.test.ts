@@ -105,13 +105,10 @@ test('a late repeat of any type brings nothing back, even when Redis has forgott
   const before = await dumpPlaces(sluice);
   await withRedis(sluice, (redis) => redis.flushall());
   await sluice.admin('restore');
-  await until(
-    async () => {
-      const answers = await answersOf(sluice.baseUrl, main, messages).catch(() => []);
-      return answers.length === messages.length;
-    },
-    { deadlineMs: 60_000, what: 'the messages are taken again' },
-  );
+  await until(async () => {
+    const answers = await answersOf(sluice.baseUrl, main, messages).catch(() => []);
+    return answers.length === messages.length;
+  }, 'the messages are taken again');
   await untilStored(sluice);
   assert.deepEqual(await dumpPlaces(sluice), before);
 });

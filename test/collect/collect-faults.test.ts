@@ -45,13 +45,10 @@ function assertUnavailable(reply: CollectReply, codes: readonly string[]): void 
 
 /** Sends until the answer is 200; settles with the answers. */
 async function sendUntilAnswered(body: Fields): Promise<CollectReply> {
-  return until(
-    async () => {
-      const reply = await collect(sluice.baseUrl, body);
-      return reply.status === 200 && reply;
-    },
-    { deadlineMs: 60_000, what: 'the request is answered' },
-  );
+  return until(async () => {
+    const reply = await collect(sluice.baseUrl, body);
+    return reply.status === 200 && reply;
+  }, 'the request is answered');
 }
 
 async function assertStoredOnce(): Promise<void> {
@@ -92,15 +89,15 @@ test('answers unknown when the reply is lost after the commit, and repeat when t
 
 test('answers overloaded while Redis cannot be reached, and nothing of the request is stored', async () => {
   const body = request(appId, messages());
-  await until(async () => (await collect(sluice.baseUrl, request(appId, [{}]))).status === 200, {
-    deadlineMs: 60_000,
-    what: 'the environment is known',
-  });
+  await until(
+    async () => (await collect(sluice.baseUrl, request(appId, [{}]))).status === 200,
+    'the environment is known',
+  );
   await server.stop();
-  await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
-    deadlineMs: 60_000,
-    what: 'the API has noticed',
-  });
+  await until(
+    async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503,
+    'the API has noticed',
+  );
   assertUnavailable(await collect(sluice.baseUrl, body), ['overloaded']);
   await server.restart();
   const again = await sendUntilAnswered(body);
@@ -129,13 +126,10 @@ test('answers overloaded to a whole request while the backlog is full, and accep
       properties: Object.fromEntries(Array.from({ length: 200 }, (_, i) => [i, 'x'.repeat(900)])),
     });
     const whole = request(appId, [...messages(), large]);
-    const reply = await until(
-      async () => {
-        const refused = await collect(sluice.baseUrl, whole);
-        return refused.json.err?.code !== 'unknown' && refused;
-      },
-      { deadlineMs: 60_000, what: 'Redis says whether there is room' },
-    );
+    const reply = await until(async () => {
+      const refused = await collect(sluice.baseUrl, whole);
+      return refused.json.err?.code !== 'unknown' && refused;
+    }, 'Redis says whether there is room');
     assertUnavailable(reply, ['overloaded']);
   } finally {
     worker?.sigcont();

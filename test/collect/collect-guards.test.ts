@@ -275,10 +275,7 @@ describe('origins', () => {
     const rejected = (await sluice.admin('rejected', 'list', appId)) as { code: string }[];
     await until(
       async () => rejected.length > 0 || ((await sluice.admin('rejected', 'list', appId)) as []).length > 0,
-      {
-        deadlineMs: 60_000,
-        what: 'an administrator sees that somebody was refused',
-      },
+      'an administrator sees that somebody was refused',
     );
   });
 
@@ -295,10 +292,7 @@ describe('origins', () => {
         `/environments/${appId}`,
         body,
       );
-      await until(async () => (await statusOf(appId, origin)) === wanted, {
-        deadlineMs: 60_000,
-        what: 'it is known',
-      });
+      await until(async () => (await statusOf(appId, origin)) === wanted, 'it is known');
       return origins;
     };
     assert.deepEqual(await set({ origins: [] }, undefined, 403), []);

@@ -201,13 +201,10 @@ test('lists rejected messages and refused requests, without a value', async () =
   await answersOf(sluice.baseUrl, app, [event(), event({ identity: secret, properties: { plan: null } })]);
   await collect(sluice.baseUrl, request(app, [], { secret }));
   await collect(sluice.baseUrl, request(app, [event()], { sent_at: secret }));
-  const entries = await until(
-    async () => {
-      const found = await listRejected(redis, app);
-      return found.length === 3 && found;
-    },
-    { deadlineMs: 60_000, what: 'three entries are listed' },
-  );
+  const entries = await until(async () => {
+    const found = await listRejected(redis, app);
+    return found.length === 3 && found;
+  }, 'three entries are listed');
   assert.deepEqual(
     entries.map(({ endpoint, code, field, index }) => ({ endpoint, code, field, index })).reverse(),
     [
@@ -474,15 +471,12 @@ describe('a lenient environment', () => {
       long_property: 2,
       reserved_property: 3,
     };
-    await until(
-      async () => {
-        assert.deepEqual(
-          ((await sluice.admin('environments', 'stats', lenient)) as { mended: object }).mended,
-          expected,
-        );
-        return true;
-      },
-      { deadlineMs: 60_000, what: 'the mendings are counted' },
-    );
+    await until(async () => {
+      assert.deepEqual(
+        ((await sluice.admin('environments', 'stats', lenient)) as { mended: object }).mended,
+        expected,
+      );
+      return true;
+    }, 'the mendings are counted');
   });
 });

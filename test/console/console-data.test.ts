@@ -142,10 +142,7 @@ describe('the console', { skip }, () => {
     const identities = ['ada@example.com', 'Doe, John', hostile, 'stays@example.com', 'Doe'];
     for (const [index, identity] of identities.entries())
       await post(sluice.baseUrl, paths.track, { app_id: account.appIds[index % 2], identity, event: 'Seen' });
-    await until(async () => (await count(`event = 'Seen'`)) === identities.length, {
-      deadlineMs: 60_000,
-      what: 'the events are stored',
-    });
+    await until(async () => (await count(`event = 'Seen'`)) === identities.length, 'the events are stored');
     const page = await newPage();
     await enter(page, sluice, 'privacy@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
@@ -223,10 +220,7 @@ describe('the console', { skip }, () => {
       const stats = await sluice.admin('environments', 'stats', String(account.appIds[0]));
       return (stats as { suppressed: number }).suppressed === 1;
     };
-    await until(isCounted, {
-      deadlineMs: 60_000,
-      what: 'the event of a suppressed user is counted and not stored',
-    });
+    await until(isCounted, 'the event of a suppressed user is counted and not stored');
     await page.getByRole('button', { name: 'New export' }).click();
     await dialog.getByLabel('Users, one per line').fill('stays@example.com');
     await dialog.getByRole('button', { name: 'Export' }).click();
@@ -302,7 +296,7 @@ describe('the console', { skip }, () => {
     const isStored = async () =>
       (await sluice.rows("SELECT 1 FROM user_properties WHERE identity = 'mia@example.com'")).length === 1 &&
       (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 62;
-    await until(isStored, { deadlineMs: 60_000, what: 'the records are stored' });
+    await until(isStored, 'the records are stored');
     const page = await newPage();
     await enter(page, sluice, 'users@example.com', 'privacy', account.accountId);
     await openPage(page, 'Users');
@@ -326,7 +320,7 @@ describe('the console', { skip }, () => {
       );
     };
     // On a busy machine the search may be over before it has found them.
-    await until(findsSimilar, { deadlineMs: 60_000, what: 'both similar users are shown' });
+    await until(findsSimilar, 'both similar users are shown');
     await page.getByRole('button', { name: 'Show Mia@Example.com', exact: true }).waitFor();
     await page.getByRole('button', { name: `Show ${identity}`, exact: true }).click();
     looks += 1;
@@ -375,10 +369,10 @@ describe('the console', { skip }, () => {
     const deletion = page.getByRole('table', { name: 'Deletions of this user' }).getByRole('row').nth(1);
     await deletion.getByText('complete', { exact: true }).waitFor();
     assert.match(String(await deletion.textContent()), /complete2/, 'the request has both names');
-    await until(async () => (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 1, {
-      deadlineMs: 60_000,
-      what: 'only the other user is left',
-    });
+    await until(
+      async () => (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 1,
+      'only the other user is left',
+    );
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const own = entries.filter(({ actor_name }) => actor_name === 'users@example.com').reverse();
     const done = own.map(({ action }) => action);
@@ -401,7 +395,7 @@ describe('the console', { skip }, () => {
     });
     await find('somebody@example.com');
     // Nor while it runs.
-    await until(async () => answer !== undefined, { deadlineMs: 60_000, what: 'the look-up has begun' });
+    await until(async () => answer !== undefined, 'the look-up has begun');
     assert.equal(await about.count(), 0);
     await answer?.();
     await page.getByRole('alert').getByText('The service answered 503.').waitFor();
@@ -482,7 +476,7 @@ describe('the console', { skip }, () => {
     await page.getByLabel('Name of the request').fill('batch (2 of 2)');
     await page.getByRole('button', { name: 'Find' }).click();
     const found = page.getByRole('table', { name: 'Deletions' }).getByRole('row');
-    await until(async () => (await found.count()) === 2, { deadlineMs: 60_000, what: 'one is found' });
+    await until(async () => (await found.count()) === 2, 'one is found');
   });
 
   test('asks which column of a file has the users, reads its encoding as it is told, and says of a deletion that it found nobody', async () => {
@@ -557,7 +551,7 @@ describe('the console', { skip }, () => {
     });
     await dialog.getByRole('button', { name: 'Export' }).click();
     await dialog.getByRole('button', { name: 'Stop' }).waitFor();
-    await until(() => sent === 1, { deadlineMs: 60_000, what: 'the first request' });
+    await until(() => sent === 1, 'the first request');
     await page.keyboard.press('Escape');
     await dialog.getByRole('button', { name: 'Stopping…' }).waitFor();
     release();
@@ -684,10 +678,7 @@ describe('the console', { skip }, () => {
       { identity, event: longName },
     ];
     assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, { app_id, events })));
-    await until(async () => (await count(`app_id = '${app_id}'`)) === 4, {
-      deadlineMs: 60_000,
-      what: 'stored',
-    });
+    await until(async () => (await count(`app_id = '${app_id}'`)) === 4, 'stored');
     const page = await newPage();
     await enter(page, sluice, 'watches@example.com', 'administrator', watched.accountId);
     await openPage(page, 'Data quality');
@@ -723,7 +714,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Watch' }).click();
     await page.getByRole('button', { name: 'Pause' }).waitFor();
     // It goes on though nothing arrives.
-    await until(() => looks >= 3, { deadlineMs: 60_000, what: 'three looks' });
+    await until(() => looks >= 3, 'three looks');
     const now = { app_id, identity: 'ada@example.com', event: 'Now', properties: { [hostile]: hostile } };
     assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, now)));
     const row = page
@@ -738,7 +729,7 @@ describe('the console', { skip }, () => {
     const before = await told.textContent();
     await page.getByRole('button', { name: 'Go on' }).click();
     const looked = looks;
-    await until(() => looks >= looked + 2, { deadlineMs: 60_000, what: 'two looks after the pause' });
+    await until(() => looks >= looked + 2, 'two looks after the pause');
     assert.deepEqual([await told.textContent(), await row.count()], [before, 1], 'nothing comes twice');
     assert.deepEqual(faults, []);
     const places = await page.evaluate(
@@ -827,10 +818,7 @@ describe('the console', { skip }, () => {
     const event = (name: string) =>
       post(sluice.baseUrl, paths.track, { app_id: appId, identity: 'away@example.com', event: name });
     for (const name of ['Before', 'Also']) assert.ok(isAccepted(await event(name)));
-    await until(async () => (await count("identity = 'away@example.com'")) === 2, {
-      deadlineMs: 60_000,
-      what: 'the events are stored',
-    });
+    await until(async () => (await count("identity = 'away@example.com'")) === 2, 'the events are stored');
     await openPage(reader, 'Users');
     await reader.getByLabel('Name', { exact: true }).fill('away@example.com');
     await reader.getByRole('button', { name: 'Find' }).click();
@@ -895,7 +883,7 @@ describe('the console', { skip }, () => {
       await page.keyboard.press('ArrowLeft');
       return false;
     };
-    await until(walk, { deadlineMs: 60_000, what: 'the minute with seven records' });
+    await until(walk, 'the minute with seven records');
     const said = String(await minute.getAttribute('aria-valuetext'));
     assert.match(said, /\(\d\d:\d\d UTC\): 7 accepted, 2 repeated, 0 over a limit, 4 refused$/);
     await page.keyboard.press('ArrowLeft');

@@ -287,13 +287,10 @@ describe('a call', () => {
     assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve: never }), late);
     const resolve = async () => ['127.0.0.1'];
     // A machine that pauses may let a call end before it is sent.
-    await until(
-      async () => {
-        assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
-        return receiver.received.length > 0;
-      },
-      { deadlineMs: 60_000, what: 'a call that is not answered has come' },
-    );
+    await until(async () => {
+      assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
+      return receiver.received.length > 0;
+    }, 'a call that is not answered has come');
     receiver.stop();
     const { port } = receiver;
     const gone = await call({ url: `http://127.0.0.1:${port}/`, secret: '' }, '{}', { isAllowed });
@@ -408,7 +405,7 @@ describe('the name of a callback', () => {
         return error.message;
       }),
     );
-    await until(() => dns.asked() >= 32, { deadlineMs: 60_000, what: 'all names are asked for' });
+    await until(() => dns.asked() >= 32, 'all names are asked for');
     // Both need a thread of the few that Node has.
     assert.deepEqual(await createResolve(['localhost'])('localhost', 3_000), ['127.0.0.1']);
     await lookup('localhost');
@@ -505,13 +502,10 @@ describe('a complete deletion', () => {
   }
 
   async function untilState(requestId: string, state: Callback['state']): Promise<Callback> {
-    return until(
-      async () => {
-        const callback = await callbackOf(requestId);
-        return callback?.state === state && callback;
-      },
-      { deadlineMs: 60_000, what: `the callback is ${state}` },
-    );
+    return until(async () => {
+      const callback = await callbackOf(requestId);
+      return callback?.state === state && callback;
+    }, `the callback is ${state}`);
   }
 
   /** As if a deletion of an account had just been completed. */
@@ -571,7 +565,7 @@ describe('a complete deletion', () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'completed:1' });
     worker.sigstop();
     const requestId = await submitNow('crash');
-    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has completed it' });
+    await until(() => !killed.running, 'the worker has completed it');
     assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
     assert.equal(callsFor(requestId).length, 0);
     await withRedis(sluice, (redis) => redis.flushall());
@@ -609,7 +603,7 @@ describe('a complete deletion', () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'call_answered:1' });
     worker.sigstop();
     const requestId = await submitNow('answered');
-    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has called' });
+    await until(() => !killed.running, 'the worker has called');
     assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
     worker.sigcont();
     const { tries } = await untilState(requestId, 'delivered');
@@ -622,10 +616,7 @@ describe('a complete deletion', () => {
   test('calls again after a call that failed, and lists the attempts', async () => {
     status = 500;
     const requestId = await submitNow('again');
-    await until(async () => ((await callbackOf(requestId))?.tries.length ?? 0) > 0, {
-      deadlineMs: 60_000,
-      what: 'a call was not taken',
-    });
+    await until(async () => ((await callbackOf(requestId))?.tries.length ?? 0) > 0, 'a call was not taken');
     status = 200;
     const { tries } = await untilState(requestId, 'delivered');
     const answers = tries.map(({ at: _, ...each }) => each);
@@ -652,10 +643,10 @@ describe('a complete deletion', () => {
     await withRedis(sluice, (redis) =>
       Promise.all(ids.map((id, at) => recordDue(redis, id, others[at % 5] ?? '', new Date().toISOString()))),
     );
-    await until(() => silent.received.length >= 5 * ofAccountMax, {
-      deadlineMs: 60_000,
-      what: 'the silent accounts have all of their shares',
-    });
+    await until(
+      () => silent.received.length >= 5 * ofAccountMax,
+      'the silent accounts have all of their shares',
+    );
     const requestId = await submitNow('beside the silent');
     await untilState(requestId, 'delivered');
     const { completed_at = '', callback } = await showDeletion(sluice, requestId);
@@ -714,7 +705,7 @@ describe('a complete deletion', () => {
     const path = `/accounts/${other.accountId}/callback`;
     await administer(sluice, 'PUT', path, { url: `http://127.0.0.1:${silent.port}/` });
     const tried = administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
-    await until(() => silent.received.length > 0, { deadlineMs: 60_000, what: 'the call has come' });
+    await until(() => silent.received.length > 0, 'the call has come');
     await assert.rejects(
       sluice.admin('accounts', 'callback', other.accountId, '--test'),
       /another test of this callback is still running/,

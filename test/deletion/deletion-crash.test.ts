@@ -163,10 +163,7 @@ async function submitUntil(users: History['users'], table: string): Promise<stri
   const takes = new RegExp(`^\\s*(ALTER TABLE ${table} DELETE|DELETE FROM ${table}) `);
   gate.hold(({ sql }) => takes.test(sql));
   const requestId = await submitAccepted(sluice, token, users);
-  await until(() => gate.held.length > 0, {
-    deadlineMs: 120_000,
-    what: `a worker takes rows out of ${table}`,
-  });
+  await until(() => gate.held.length > 0, `a worker takes rows out of ${table}`);
   return requestId;
 }
 
@@ -487,11 +484,7 @@ test('rewrites the append-only file even when the worker is killed right after i
   await crashAt('completed', prepared, killed);
   await until(
     () => filesWith(join(sluice.redis.dir, 'appendonlydir'), [prepared.history.marker]).length === 0,
-    {
-      deadlineMs: 120_000,
-      what: 'the append-only file does not hold the identity',
-      everyMs: 500,
-    },
+    { what: 'the append-only file does not hold the identity', everyMs: 500 },
   );
 });
 
@@ -499,7 +492,6 @@ test('leaves nothing of any of these users in the files of Redis and ClickHouse 
   const dirs = [join(sluice.redis.dir, 'appendonlydir'), clickhouse.dir];
   // A minute, and whatever a busy machine adds.
   await until(() => dirs.flatMap((dir) => filesWith(dir, markers)).length === 0, {
-    deadlineMs: 120_000,
     what: 'no file holds an identity that was deleted',
     everyMs: 500,
   }).catch((error: unknown) => {

@@ -92,9 +92,9 @@ test('a status shows what a pending request does or waits for', async () => {
   await sluice.clickhouse.query(`SYSTEM STOP MERGES ${sluice.database}.stored_events`);
   worker.sigcont();
   const isDeleting = async () => (await look()) || states.has('deleting');
-  await until(isDeleting, { deadlineMs: 60_000, what: 'rows are being deleted' });
+  await until(isDeleting, 'rows are being deleted');
   await sluice.clickhouse.query(`SYSTEM START MERGES ${sluice.database}.stored_events`);
-  await until(look, { deadlineMs: 60_000, what: 'the deletion is complete' });
+  await until(look, 'the deletion is complete');
   assert.ok(states.has('submitted') && states.has('deleting'), [...states].join());
   for (const state of states) {
     assert.match(state, /^(submitted|waiting_for_backlog|finding_users|deleting|verifying)$/);
@@ -275,7 +275,7 @@ test('references and lists outlive an emptied Redis, and a list with repeated us
     const isCopied = async () =>
       (await showDeletion(sluice, id)).targets_kept === true &&
       (await sluice.rows(`SELECT 1 FROM deletion_requests WHERE request_id = '${id}'`)).length > 0;
-    await until(isCopied, { deadlineMs: 60_000, what: 'ClickHouse has the request and the list of users' });
+    await until(isCopied, 'ClickHouse has the request and the list of users');
     before = (await listDeletions(sluice, token)).ids;
     worker.sigstop();
     await withRedis(sluice, (redis) => redis.flushall());
@@ -308,13 +308,10 @@ test('a request whose users were lost is submitted again by the same reference',
   const id = String(first.deletion_request_id);
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(id)));
   worker.sigcont();
-  const lost = await until(
-    async () => {
-      const status = parse(await readStatus(sluice, token, id));
-      return status.state === 'targets_lost' && status;
-    },
-    { deadlineMs: 60_000, what: 'the list is lost' },
-  );
+  const lost = await until(async () => {
+    const status = parse(await readStatus(sluice, token, id));
+    return status.state === 'targets_lost' && status;
+  }, 'the list is lost');
   assert.match(String(lost.message), /submit the users again/i);
   const second = await submitWith(sluice, token, { users, reference: 'lost' });
   assert.equal(second.status, 201);

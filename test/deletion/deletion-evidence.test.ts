@@ -232,7 +232,7 @@ test('hundreds of questions of one account about its users hold up no other acco
     const { status } = (await ways[n % 2]?.(own, tokens[n % 2] ?? '')) ?? {};
     if (status === 503) refused.add(n % 2);
   });
-  await until(() => refused.size === 2, { deadlineMs: 60_000, what: 'the line of the account is full' });
+  await until(() => refused.size === 2, 'the line of the account is full');
   const beside = ways.map(async (ask) => (await ask(theirs, strangerToken)).status);
   await Promise.race([...beside, pause(1_000)]);
   sluice.clickhouse.sigcont();
@@ -357,7 +357,7 @@ test('a dry run is answered however many large ones two other accounts ask for',
     void asked.then(({ status }) => {
       isFull ||= status === 503;
     });
-  await until(() => isFull, { deadlineMs: 60_000, what: 'the line of one of them is full', everyMs: 1 });
+  await until(() => isFull, { what: 'the line of one of them is full', everyMs: 1 });
   const beside = [];
   for (let n = 0; n < 4; n += 1) beside.push((await submitWith(sluice, strangerToken, small)).status);
   assert.deepEqual(beside, [200, 200, 200, 200]);

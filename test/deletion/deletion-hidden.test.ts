@@ -57,10 +57,7 @@ async function statusOf(requestId: string): Promise<Status> {
 
 async function untilHidden(requestId: string): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-  await until(async () => (await statusOf(requestId)).state === 'hidden', {
-    deadlineMs: 120_000,
-    what: 'the request is hidden',
-  });
+  await until(async () => (await statusOf(requestId)).state === 'hidden', 'the request is hidden');
 }
 
 type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
@@ -182,7 +179,7 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
     hidden_at,
   );
   // A minute, and whatever a busy machine adds.
-  await until(() => files().length === 0, { deadlineMs: 120_000, what: 'no file holds the user' });
+  await until(() => files().length === 0, 'no file holds the user');
 });
 
 /** Stores a row of each user. The service gives each row a position of its own; these all have the same one. */
@@ -286,7 +283,7 @@ test('hidden requests survive a loss of Redis, and keep their users meanwhile', 
   const { hidden_at } = await statusOf(requestId);
   await until(
     async () => (await withRedis(sluice, (redis) => redis.scard(registryKeys.unmirroredDeletions))) === 0,
-    { deadlineMs: 60_000, what: 'the second copy is there' },
+    'the second copy is there',
   );
   worker.sigstop();
   await withRedis(sluice, (redis) => redis.flushall());

@@ -257,7 +257,7 @@ test('many requests that name one user take memory for the names and the ids, no
       requestIds.push(await submitAccepted(sluice, token, [{ user_id: 800_000 + at }]));
     }
   });
-  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round wants to delete' });
+  await until(() => gate.held.length > 0, 'the round wants to delete');
   const [held] = await sluice.rows<{ rows: string }>(
     `SELECT sum(total_rows) AS rows FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
   );
@@ -334,7 +334,7 @@ test('a request whose rounds fail again and again does not grow', async () => {
   await untilStored(sluice);
   gate.refuse(({ sql }) => sql.startsWith('ALTER TABLE stored_events DELETE'), outOfMemory);
   const requestId = await submitAccepted(sluice, token, [{ identity: 'fails' }]);
-  await until(() => gate.faked.length >= 3, { deadlineMs: 120_000, what: 'rounds have failed' });
+  await until(() => gate.faked.length >= 3, 'rounds have failed');
   assert.equal((await showDeletion(sluice, requestId)).mutations.length, 1);
   gate.pass();
   await untilComplete(sluice, token, requestId);
@@ -348,7 +348,7 @@ test('a request whose rounds fail again and again does not grow', async () => {
 test('why rounds fail is written into a request once, however many of them fail', async () => {
   gate.refuse(({ sql }) => sql.startsWith('INSERT INTO deletion_targets'), outOfMemory);
   const requestId = await submitAccepted(sluice, token, [{ identity: 'not copied' }]);
-  await until(() => gate.faked.length >= 3, { deadlineMs: 120_000, what: 'rounds have failed' });
+  await until(() => gate.faked.length >= 3, 'rounds have failed');
   const { state, revision } = await showDeletion(sluice, requestId);
   assert.deepEqual([state, revision], ['failed', 1]);
   gate.pass();
@@ -377,10 +377,10 @@ test('a worker that was paused while another one completed a request does not ch
       worker.sigcont();
       await untilComplete(sluice, token, requestId);
       await finish({ ...options, crash: noCrash }, [paused]);
-      await until(async () => (await redis.scard(registryKeys.unmirroredDeletions)) === 0, {
-        deadlineMs: 60_000,
-        what: 'ClickHouse has the second copies',
-      });
+      await until(
+        async () => (await redis.scard(registryKeys.unmirroredDeletions)) === 0,
+        'ClickHouse has the second copies',
+      );
       const [copy] = await sluice.rows<{ document: string }>(
         `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document
           FROM deletion_requests WHERE request_id = '${requestId}'`,
@@ -541,7 +541,7 @@ test('a round takes memory for its lists, however many environments their accoun
     }
     startedMs = performance.now();
   });
-  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round wants to delete' });
+  await until(() => gate.held.length > 0, 'the round wants to delete');
   const [held] = await sluice.rows<{ rows: string; bytes: string }>(
     `SELECT sum(total_rows) AS rows, sum(total_bytes) AS bytes FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
   );
@@ -607,7 +607,7 @@ test('a round ends the statements of a killed round, and does not wait for them'
       });
       return (await result.json()).length > 0;
     };
-    await until(running, { deadlineMs: 60_000, what: 'the statement runs' });
+    await until(running, 'the statement runs');
     await dropRoundTables(client);
     await ended;
     assert.equal(await running(), false);
@@ -626,14 +626,11 @@ test('a mutation shows progress by each part that it has done', async () => {
     const mutated = deleteRows(client, 'parts', "sleepEachRow(2) = 1 AND notEmpty('slow')", 'slow');
     const ended = mutated.catch((error: unknown) => error);
     const signs = new Set<string>();
-    await until(
-      async () => {
-        const id = await findMutationId(client, 'parts', 'slow');
-        if (id !== undefined) signs.add(await readProgress(client, 'parts', id));
-        return signs.size > 1;
-      },
-      { deadlineMs: 60_000, what: 'the sign of progress changes' },
-    );
+    await until(async () => {
+      const id = await findMutationId(client, 'parts', 'slow');
+      if (id !== undefined) signs.add(await readProgress(client, 'parts', id));
+      return signs.size > 1;
+    }, 'the sign of progress changes');
     await killMutations(client, 'slow');
     await ended;
   });

@@ -443,7 +443,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
   gate.hold(inserts);
   try {
     await sendEvents(sluice, main, 'go', [{ identity: 'undead' }, { identity: 'undead' }]);
-    await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker wants to insert' });
+    await until(() => gate.held.length > 0, 'the worker wants to insert');
     zombie.sigstop();
     worker.sigcont();
     await untilStored(sluice);
@@ -474,7 +474,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
   const identity = randomBytes(24).toString('base64url');
   try {
     const requestId = await submitNow([{ identity }]);
-    await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker keeps the targets' });
+    await until(() => gate.held.length > 0, 'the worker keeps the targets');
     zombie.sigstop();
     worker.sigcont();
     await untilComplete(sluice, token, requestId);
@@ -591,10 +591,7 @@ test('does not let an administrator send a failed row of a target again past its
   await storeFailedRow(sluice, main, 'go', { identity, row: `${row}\n` });
   // A round that is not quite over would refuse a retry for as long as its worker is stopped.
   await withRedis(sluice, (redis) =>
-    until(async () => (await redis.exists(registryKeys.maintenanceLock)) === 0, {
-      deadlineMs: 60_000,
-      what: 'no round runs',
-    }),
+    until(async () => (await redis.exists(registryKeys.maintenanceLock)) === 0, 'no round runs'),
   );
   worker.sigstop();
   const requestId = await submitNow([{ identity }]);
@@ -633,7 +630,7 @@ test('waits for a failed row that is being sent again, and deletes it where it a
           "SELECT 1 FROM system.processes WHERE Settings['log_comment'] = 'store asked events 1-1'",
         )
       ).length > 0,
-    { deadlineMs: 60_000, what: 'the row is being sent' },
+    'the row is being sent',
   );
   const requestId = await submitNow([{ identity }]);
   await untilComplete(sluice, token, requestId);
@@ -643,7 +640,6 @@ test('waits for a failed row that is being sent again, and deletes it where it a
 
 test('leaves nothing of a deleted user in the files of Redis and ClickHouse, and never in a log', async () => {
   await until(() => clickhouseFiles().length + redisFiles().length === 0, {
-    deadlineMs: 120_000,
     what: 'no file holds the identity that was deleted',
     everyMs: 500,
   });

@@ -128,10 +128,7 @@ test('migrates, loads the state, accepts an event, stores it, and ends when it i
 
   const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
   const api = await start('api', image.command, ports);
-  await until(() => run(image.healthcheck, ports).status === 0, {
-    deadlineMs: 120_000,
-    what: 'the image says that it is healthy',
-  });
+  await until(() => run(image.healthcheck, ports).status === 0, 'the image says that it is healthy');
   const worker = await start('worker', ['node', 'dist/workers/main.js'], {});
 
   const event = { app_id, event: 'From the image', identity: 'ada' };
@@ -140,7 +137,7 @@ test('migrates, loads the state, accepts an event, stores it, and ends when it i
   await until(
     async () =>
       (await clickhouse.query("SELECT count() FROM sluice.events WHERE event = 'From the image'")) === '1\n',
-    { deadlineMs: 60_000, what: 'the event is stored' },
+    'the event is stored',
   );
 
   assert.deepEqual(await api.sigterm(), { code: 0, signal: null }, api.output());

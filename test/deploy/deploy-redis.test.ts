@@ -83,23 +83,20 @@ for (const [way, { host, first: tell }] of Object.entries(ways))
     // Before there is any primary, nobody else becomes one.
     await start('server', second);
     const begun = await start('server', first, await tell(join(root, String(first))));
-    await until(async () => (await ask(first, 'ping').catch(() => '')).startsWith('PONG'), {
-      deadlineMs: 60_000,
-      what: 'the first server answers',
-    });
+    await until(
+      async () => (await ask(first, 'ping').catch(() => '')).startsWith('PONG'),
+      'the first server answers',
+    );
     assert.equal(existsSync(join(root, String(second), 'redis.conf')), false);
     for (const port of sentinelPorts) await start('sentinel', port);
     await start('server', ports[2] as number);
-    await until(async () => (await replicas(first)) === 2, {
-      deadlineMs: 120_000,
-      what: 'two servers follow',
-    });
+    await until(async () => (await replicas(first)) === 2, 'two servers follow');
     await until(
       async () =>
         /num-slaves\n2\n(?:.*\n)*num-other-sentinels\n2\n/.test(
           await ask(sentinelPorts[1] as number, 'sentinel', 'master', 'sluice'),
         ),
-      { deadlineMs: 120_000, what: 'the sentinels know all' },
+      'the sentinels know all',
     );
 
     const url = `redis-sentinel://default:${password}@${listed(sentinelPorts).replaceAll(' ', ',')}/sluice`;

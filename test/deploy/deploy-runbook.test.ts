@@ -248,13 +248,13 @@ test('Redis is lost: the state is what it was, not what the backup held', async 
   const known = await lists();
   await until(
     () => withRedis(sluice, async (redis) => (await redis.scard('{registry}:deletions_unmirrored')) === 0),
-    { deadlineMs: 60_000, what: 'the requests are copied' },
+    'the requests are copied',
   );
   await withRedis(sluice, (redis) => redis.flushall());
-  await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
-    deadlineMs: 60_000,
-    what: 'the API sees that the state is gone',
-  });
+  await until(
+    async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503,
+    'the API sees that the state is gone',
+  );
   const shown = await run('Redis is lost');
   assert.match(shown, /"state":"restored"/);
   assert.deepEqual(await lists(), known);

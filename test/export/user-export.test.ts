@@ -169,10 +169,7 @@ test('is found for 24 hours', async () => {
     const left = await redis.pttl(registryKeys.export(id));
     assert.ok(left > userExports.keptMs - 60_000 && left <= userExports.keptMs, `${left} ms`);
     await redis.pexpire(registryKeys.export(id), 1);
-    await until(async () => (await redis.exists(registryKeys.export(id))) === 0, {
-      deadlineMs: 60_000,
-      what: 'the request has expired',
-    });
+    await until(async () => (await redis.exists(registryKeys.export(id))) === 0, 'the request has expired');
   });
   assert.equal((await readExportStatus(sluice, token, id)).status, 404);
   assert.equal((await readExportData(sluice, token, id)).status, 404);
@@ -230,7 +227,7 @@ test('ends with a later deletion of one of its users by any of their ids, though
   const [worker] = sluice.workers as [Child];
   await worker.restart({ CRASH_AT: 'exports_ended:1' });
   const deletion = await submitAccepted(sluice, token, [{ user_id: 81 }]);
-  await until(() => !worker.running, { deadlineMs: 60_000, what: 'the worker has ended the export' });
+  await until(() => !worker.running, 'the worker has ended the export');
   assert.equal((await readExportStatus(sluice, token, ended)).status, 404);
   await worker.restart();
   await untilComplete(sluice, token, deletion);
@@ -251,10 +248,7 @@ test('is not read as if it were whole while a deletion of its user runs', async 
   const [worker] = sluice.workers as [Child];
   await worker.restart({ CRASH_AT: 'after_mutation:1' });
   const deletion = await submitAccepted(sluice, token, users);
-  await until(() => !worker.running, {
-    deadlineMs: 60_000,
-    what: 'one of two tables has no rows of the user',
-  });
+  await until(() => !worker.running, 'one of two tables has no rows of the user');
   const { status, text } = await readExportData(sluice, token, overtaken);
   assert.equal(status, 404, text);
   await worker.restart();
@@ -266,23 +260,20 @@ test('its lines in the audit log name the export and no user', async () => {
   await untilExportComplete(sluice, token, id);
   await readRecords(sluice, token, id);
   // A download's line is written when the reader has all of it.
-  await until(
-    async () => {
-      const lines = (await sluice.admin('audit', 'list', '--limit', '50')) as {
-        action: string;
-        outcome: string;
-        details: unknown;
-      }[];
-      const its = lines.filter(({ details }) => JSON.stringify(details).includes(id));
-      assert.deepEqual(
-        new Set(its.map(({ action, outcome }) => `${action} ${outcome}`)),
-        new Set(['submit_export done', 'read_export done']),
-      );
-      assert.doesNotMatch(JSON.stringify(lines), /audited@/);
-      return true;
-    },
-    { deadlineMs: 60_000, what: 'the audit log has its lines and no user' },
-  );
+  await until(async () => {
+    const lines = (await sluice.admin('audit', 'list', '--limit', '50')) as {
+      action: string;
+      outcome: string;
+      details: unknown;
+    }[];
+    const its = lines.filter(({ details }) => JSON.stringify(details).includes(id));
+    assert.deepEqual(
+      new Set(its.map(({ action, outcome }) => `${action} ${outcome}`)),
+      new Set(['submit_export done', 'read_export done']),
+    );
+    assert.doesNotMatch(JSON.stringify(lines), /audited@/);
+    return true;
+  }, 'the audit log has its lines and no user');
 });
 
 // A user whose export is much larger than all buffers on its way. The rows are few and long, since each row costs time.
@@ -309,18 +300,15 @@ type Asked = { readonly url: string; readonly headers: Record<string, string> };
 
 async function begin({ url, headers }: Asked): Promise<IncomingMessage> {
   // The place of an earlier download is free when its line in the audit log is written too.
-  const reply = await until(
-    async () => {
-      const begun = await new Promise<IncomingMessage>((settle, reject) => {
-        const sent = request(url, { headers, agent: false }, settle);
-        sent.once('error', reject);
-        sent.end();
-      });
-      if (begun.statusCode === 503) begun.resume();
-      return begun.statusCode !== 503 && begun;
-    },
-    { deadlineMs: 120_000, what: 'a download begins' },
-  );
+  const reply = await until(async () => {
+    const begun = await new Promise<IncomingMessage>((settle, reject) => {
+      const sent = request(url, { headers, agent: false }, settle);
+      sent.once('error', reject);
+      sent.end();
+    });
+    if (begun.statusCode === 503) begun.resume();
+    return begun.statusCode !== 503 && begun;
+  }, 'a download begins');
   assert.equal(reply.statusCode, 200);
   await new Promise((settle) => reply.once('readable', settle));
   assert.ok(reply.read(1) !== null);
@@ -356,10 +344,10 @@ async function readLeft(): Promise<{ tables: number; queries: number }> {
 }
 
 async function untilNothingIsLeft(): Promise<void> {
-  await until(async () => Object.values(await readLeft()).every((count) => count === 0), {
-    deadlineMs: 120_000,
-    what: 'nothing of a download is left in ClickHouse',
-  });
+  await until(
+    async () => Object.values(await readLeft()).every((count) => count === 0),
+    'nothing of a download is left in ClickHouse',
+  );
 }
 
 async function completeExportOf(users: readonly NamedUser[]): Promise<string> {
@@ -398,7 +386,7 @@ test('streams a user with many records through little memory, however slowly it 
       looks += 1;
       return looks === 15;
     },
-    { deadlineMs: 60_000, what: 'the query waits', everyMs: 50 },
+    { what: 'the query waits', everyMs: 50 },
   );
   const { tail, bytes, isWhole } = await readRest(reply);
   clearInterval(watch);
@@ -606,15 +594,12 @@ test('a few downloads per account run at once; a query ends when its reader hang
   const small = await completeExportOf([{ user_id: 1 }]);
   const third = readExportData(sluice, token, small);
   // A download has several queries, and between two of them none runs.
-  const running = await until(
-    async () => {
-      const found = await sluice.rows<{ query_id: string }>(
-        "SELECT query_id FROM system.processes WHERE startsWith(query_id, 'user_export_')",
-      );
-      return found.length === 2 && found;
-    },
-    { deadlineMs: 60_000, what: 'two queries run' },
-  );
+  const running = await until(async () => {
+    const found = await sluice.rows<{ query_id: string }>(
+      "SELECT query_id FROM system.processes WHERE startsWith(query_id, 'user_export_')",
+    );
+    return found.length === 2 && found;
+  }, 'two queries run');
   // It has the name of a query of a download, says nothing, and its connection stays open.
   const client = connectClickHouse({ url: clickhouse.testerUrl, database: sluice.database });
   const unheard = client
@@ -626,7 +611,7 @@ test('a few downloads per account run at once; a query ends when its reader hang
       () => 'ran to its end',
       () => 'was ended',
     );
-  await until(async () => (await readLeft()).queries === 3, { deadlineMs: 60_000, what: 'it runs' });
+  await until(async () => (await readLeft()).queries === 3, 'it runs');
   for (const reply of replies) reply.destroy();
   await untilNothingIsLeft();
   assert.equal(await unheard, 'was ended');
@@ -824,7 +809,7 @@ test('has a failed row that is sent again while it is read', async () => {
         "SELECT 1 FROM system.processes WHERE startsWith(query_id, 'user_export_') AND position(query, 'FROM stored_events') > 0",
       )
     ).length === 1;
-  await until(isReadingEvents, { deadlineMs: 60_000, what: 'the events are read' });
+  await until(isReadingEvents, 'the events are read');
   assert.notEqual(((await sluice.admin('failed', 'retry')) as { retried: number }).retried, 0);
   const { tail, isWhole } = await readRest(reply);
   assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows + 1}}\n`), tail);

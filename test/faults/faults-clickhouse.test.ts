@@ -84,20 +84,17 @@ async function sendToHeld(): Promise<Producer> {
 async function storeWithoutAnswer(producer: Producer): Promise<void> {
   for (const gate of gates) gate.loseAnswers(inserts);
   await sendSome(producer);
-  await until(() => gates[0].lost.length + gates[1].lost.length > 0, {
-    deadlineMs: 60_000,
-    what: 'an answer is lost',
-  });
+  await until(() => gates[0].lost.length + gates[1].lost.length > 0, 'an answer is lost');
   for (const gate of gates) gate.pass();
   await assertStoredOnce(producer);
 }
 
 /** Waits until some worker's insert is held; settles with that worker and the other one, and their gates. */
 async function untilInsertHeld() {
-  const at = await until(() => (gates[0].held.length > 0 ? 'first' : gates[1].held.length > 0 && 'second'), {
-    deadlineMs: 60_000,
-    what: 'an insert is held',
-  });
+  const at = await until(
+    () => (gates[0].held.length > 0 ? 'first' : gates[1].held.length > 0 && 'second'),
+    'an insert is held',
+  );
   const [holding, other] = at === 'first' ? [0, 1] : [1, 0];
   return {
     worker: workers[holding] as Child,
@@ -122,7 +119,7 @@ test('completes no deletion while the answers that say what is left are empty, a
   }
   const requestId = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
   const asked = () => gates[0].changed.length + gates[1].changed.length;
-  await until(() => asked() > 1, { deadlineMs: 60_000, what: 'workers have tried' });
+  await until(() => asked() > 1, 'workers have tried');
   assert.match((await readStatus(sluice, token, requestId)).text, /"status":"pending"/);
   const left = () => sluice.rows(`SELECT 1 FROM events WHERE app_id = '${appId}'`);
   assert.equal((await left()).length, 1);
@@ -136,10 +133,10 @@ test('stores once what another worker stored while the first one was stopped bef
   const { worker, gate, otherGate } = await untilInsertHeld();
   worker.sigstop();
   otherGate.release();
-  await until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
-    deadlineMs: 90_000,
-    what: 'the other worker stored everything',
-  });
+  await until(
+    async () => (await redis.zcard(shardKeys.segments(0))) === 0,
+    'the other worker stored everything',
+  );
   const rows = await storedRows(producer);
   assert.ok(rows > 0);
   assert.ok(gate.held.length > 0, 'the insert of the stopped worker is still to come');
@@ -156,10 +153,10 @@ test('stores once what two workers insert at the same moment', async () => {
   worker.sigstop(); // it loses its jobs, not its inserts
   const tokens = ({ held }: ClickHouseGate) =>
     held.map(({ parameters }) => parameters.get('insert_deduplication_token'));
-  await until(() => tokens(gates[0]).some((token) => tokens(gates[1]).includes(token)), {
-    deadlineMs: 90_000,
-    what: 'both workers insert the same segment',
-  });
+  await until(
+    () => tokens(gates[0]).some((token) => tokens(gates[1]).includes(token)),
+    'both workers insert the same segment',
+  );
   worker.sigcont();
   for (const gate of gates) gate.release();
   await assertStoredOnce(producer);
@@ -192,12 +189,9 @@ test('stores once what was inserted although the worker was killed before it not
   // Passes on the insert only.
   gate.release();
   gate.hold(markerLooks);
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the worker looks for the marker' });
+  await until(() => gate.held.length > 0, 'the worker looks for the marker');
   // Another insert of the worker may be on its way while it looks for the first one's marker.
-  await until(async () => (await storedRows(producer)) > 0, {
-    deadlineMs: 60_000,
-    what: 'the insert has stored its rows',
-  });
+  await until(async () => (await storedRows(producer)) > 0, 'the insert has stored its rows');
   await worker.kill9();
   for (const each of gates) each.pass();
   await worker.restart();
@@ -232,10 +226,10 @@ test('stores what ClickHouse believes to be stored because it logged the token b
   }
   for (const each of gates) each.pass();
   await assertStoredOnce(producer);
-  await until(async () => ((await readMetric(api, 'sluice_tokens_burnt_total')) ?? 0) > 0, {
-    deadlineMs: 60_000,
-    what: 'the burnt token is counted',
-  });
+  await until(
+    async () => ((await readMetric(api, 'sluice_tokens_burnt_total')) ?? 0) > 0,
+    'the burnt token is counted',
+  );
 });
 
 test('compresses what waits for a ClickHouse that does not answer, and stores it once when it does', async () => {
@@ -248,10 +242,7 @@ test('compresses what waits for a ClickHouse that does not answer, and stores it
   // The copy of a document waits for ClickHouse too, and holds nothing up.
   await redis.sadd(registryKeys.unmirrored, `environment:${producer.appId}`);
   await sendSome(producer);
-  await until(async () => (await compressed()) > before, {
-    deadlineMs: 60_000,
-    what: 'a segment is compressed',
-  });
+  await until(async () => (await compressed()) > before, 'a segment is compressed');
   for (const gate of gates) gate.pass();
   await assertStoredOnce(producer);
 });
@@ -274,7 +265,7 @@ test('accepts events up to the high-water mark while ClickHouse is stopped, then
     };
     // From the beginning: while it stops, what waits may fill the backlog and be compressed.
     const stopped = sluice.clickhouse.stop();
-    await until(look, { deadlineMs: 60_000, what: 'the backlog is full', everyMs: 20 });
+    await until(look, { what: 'the backlog is full', everyMs: 20 });
     await stopped;
     await load.more(100, { outcomes: ['overloaded'] });
     await look();

@@ -53,11 +53,7 @@ type Cut = { readonly lostBytes: number; readonly fromMs: number; readonly toMs:
 async function cutPower({ server }: Deployment, load: Load, awayMs: number): Promise<Cut> {
   const watched = await watchForPowerCut(server.pid, 100);
   await load.more(50);
-  await until(() => watched.unsyncedBytes() > 0, {
-    deadlineMs: 60_000,
-    what: 'something is written and not synced',
-    everyMs: 5,
-  });
+  await until(() => watched.unsyncedBytes() > 0, { what: 'something is written and not synced', everyMs: 5 });
   const { lostBytes, syncedMs } = await watched.cut(() => server.kill9());
   // The trace has the time of day, so the two clocks may differ by some milliseconds.
   const fromMs = syncedMs - (Date.now() - performance.now()) - 50;
@@ -116,7 +112,7 @@ test(
     const producer = await underLoad({ appendfsync: 'always' }, async ({ disk, server }, load) => {
       for (let times = 0; times < 3; times += 1) {
         disk.fill();
-        await until(() => !server.running, { deadlineMs: 60_000, what: 'Redis ends, as it cannot write' });
+        await until(() => !server.running, 'Redis ends, as it cannot write');
         await load.more(12, { outcomes: ['overloaded', 'unknown'] });
         disk.free();
         await server.restart();
@@ -137,10 +133,7 @@ test(
       letEnd = keepRunning(clickhouse);
       for (let times = 0; times < 2; times += 1) {
         disk.fill();
-        await until(async () => (await redis.zcard(shardKeys.segments(0))) > 3, {
-          deadlineMs: 60_000,
-          what: 'segments wait',
-        });
+        await until(async () => (await redis.zcard(shardKeys.segments(0))) > 3, 'segments wait');
         await load.more(50);
         disk.free();
         await load.more(50);
@@ -156,10 +149,10 @@ test(
   async () => {
     const producer = await underLoad({ cutsPower: true }, async ({ clickhouse, cutDisk, sluice }, load) => {
       for (let cuts = 0; cuts < 2; cuts += 1) {
-        await until(async () => (await sluice.rows('SELECT 1 FROM events LIMIT 1')).length > 0, {
-          deadlineMs: 60_000,
-          what: 'something is stored',
-        });
+        await until(
+          async () => (await sluice.rows('SELECT 1 FROM events LIMIT 1')).length > 0,
+          'something is stored',
+        );
         await load.more(50);
         // From here on it answers nothing.
         clickhouse.sigstop();
@@ -207,7 +200,7 @@ test('ClickHouse answers whole while its disk is full, or with an error', needs(
     disk.free();
     if (isEnded) {
       const ended = server;
-      await until(async () => !ended.running, { deadlineMs: 60_000, what: 'ClickHouse has ended' });
+      await until(async () => !ended.running, 'ClickHouse has ended');
       await ended.restart();
     }
     assert.deepEqual(await readRows(client, inFile), before);

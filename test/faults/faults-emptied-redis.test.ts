@@ -97,10 +97,10 @@ test('refuses everything after Redis was emptied until it is restored, then goes
     assert.deepEqual(accepted, []);
     const { unknown } = countOutcomes(producer.settled);
     assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
-    await until(async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503, {
-      deadlineMs: 60_000,
-      what: 'the API process says that it is not ready',
-    });
+    await until(
+      async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503,
+      'the API process says that it is not ready',
+    );
     assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
     await load.more(200);
   });
@@ -192,7 +192,7 @@ test('a process that kept the lost registry takes nothing under an environment t
     api.sigcont();
     for (const worker of sluice.workers) worker.sigcont();
   }
-  await until(async () => (await send()) === 400, { deadlineMs: 60_000, what: 'the environment is unknown' });
+  await until(async () => (await send()) === 400, 'the environment is unknown');
   assert.deepEqual(
     statuses.filter((status) => status === 200),
     [200],
@@ -202,10 +202,7 @@ test('a process that kept the lost registry takes nothing under an environment t
 
 /** Settles when ClickHouse has every document of the registry. */
 async function untilMirrored(): Promise<void> {
-  await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, {
-    deadlineMs: 60_000,
-    what: 'ClickHouse has all documents',
-  });
+  await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, 'ClickHouse has all documents');
 }
 
 /**

@@ -65,15 +65,12 @@ test('drains what was accepted when Redis ran out of memory', {}, async () => {
   // Its bound is set to what it uses now, as if the waiting events had filled it.
   const info = await redis.info('memory');
   await redis.config('SET', 'maxmemory', /used_memory:(\d+)/.exec(info)?.[1] ?? '');
-  await until(async () => (await send()).outcome === 'overloaded', {
-    deadlineMs: 60_000,
-    what: 'Redis is full',
-  });
+  await until(async () => (await send()).outcome === 'overloaded', 'Redis is full');
   for (const worker of sluice.workers) worker.sigcont();
-  await until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
-    deadlineMs: 60_000,
-    what: 'the segments are stored although Redis is full',
-  });
+  await until(
+    async () => (await redis.zcard(shardKeys.segments(0))) === 0,
+    'the segments are stored although Redis is full',
+  );
   await redis.config('SET', 'maxmemory', '0');
   await untilDrained(sluice, redis);
   await assertKept(sluice, producer, { acknowledgedMin: 1 });
@@ -98,7 +95,7 @@ async function deleteQueueKeys(): Promise<number> {
 test('stores everything although the jobs are deleted again and again', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 10; round += 1) {
-      await until(async () => (await deleteQueueKeys()) > 0, { deadlineMs: 60_000, what: 'there are jobs' });
+      await until(async () => (await deleteQueueKeys()) > 0, 'there are jobs');
       await load.more(40);
     }
   });
@@ -141,10 +138,10 @@ test('a key whose event could not be appended does not count as known later', as
   // The commit fails and is tried again, until the segment is overdue and a new one is opened: had the first
   // try taken the keys, the events would now be repeats of nothing. On a slow machine the commit's time may be over
   // before that.
-  await until(async () => (await producer.send(sluice.baseUrl, events)).outcome === 'acknowledged', {
-    deadlineMs: 60_000,
-    what: 'the events are taken',
-  });
+  await until(
+    async () => (await producer.send(sluice.baseUrl, events)).outcome === 'acknowledged',
+    'the events are taken',
+  );
   await redis.config('SET', 'proto-max-bulk-len', '512mb');
   const repeated = await producer.send(sluice.baseUrl, events);
   assert.equal(repeated.outcome, 'acknowledged');

@@ -119,7 +119,7 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
     // The connections that lost replies before were reset, and a new one must be ready before it loses any.
     const isReady = async () =>
       (await producer.send(api.baseUrl, [producer.nextEvent()])).outcome === 'acknowledged';
-    await until(isReady, { deadlineMs: 60_000, what: 'the API reaches Redis' });
+    await until(isReady, 'the API reaches Redis');
     const rowsBefore = await acceptedRows();
     // Without a key nothing but the commit's number tells the repeat from another event.
     const events = Array.from({ length: 20 }, () => {
@@ -144,7 +144,7 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
   await until(
     async () =>
       (await sendAndLoseReply()).outcome === 'acknowledged' && (await countRepeats()) > repeatsBefore,
-    { deadlineMs: 120_000, what: 'a commit is repeated before its deadline' },
+    'a commit is repeated before its deadline',
   );
   for (const worker of sluice.workers) worker.sigcont();
   await untilDrained(sluice, redis);
@@ -166,13 +166,13 @@ test('does not report as refused what a late copy of its commit may still store'
   proxy.delay(10_000);
   await redis.hincrby(shardKeys.state(0), 'bytes', 1e12); // no room in the backlog, until the first copy comes
   const answer = producer.send(api.baseUrl, [large]);
-  await until(isSent, { deadlineMs: 60_000, what: 'the commit is sent' });
+  await until(isSent, 'the commit is sent');
   proxy.pass();
   const { outcome } = await answer;
   await redis.hincrby(shardKeys.state(0), 'bytes', -1e12);
   const stored = async () =>
     (await sluice.rows(`SELECT 1 FROM events WHERE app_id = '${producer.appId}'`)).length === 2;
-  await until(stored, { deadlineMs: 60_000, what: 'the first copy arrived and is stored' });
+  await until(stored, 'the first copy arrived and is stored');
   assert.equal(outcome, 'unknown');
   await untilDrained(sluice, redis);
   await assertKept(sluice, producer, { acknowledgedMin: 1 });
@@ -210,7 +210,7 @@ test('answers 503, not 400, for a known environment when an API process starts w
   // It cannot become ready, so its start is not waited for.
   const restarted = api.restart();
   const answers = async () => (await fetch(`${api.baseUrl}/health/live`)).status === 200;
-  await until(answers, { deadlineMs: 60_000, what: 'the API process listens' });
+  await until(answers, 'the API process listens');
   const refused: Request[] = [];
   for (let request = 0; request < 3; request += 1) {
     refused.push(await producer.send(api.baseUrl, [producer.nextEvent()]));

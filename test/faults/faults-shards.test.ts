@@ -30,10 +30,10 @@ async function newProducers(): Promise<Producer[]> {
 
 async function untilAllStored(): Promise<void> {
   for (let shard = 0; shard < shards; shard += 1) {
-    await until(async () => (await redis.zcard(shardKeys.segments(shard))) === 0, {
-      deadlineMs: 60_000,
-      what: `no segment of shard ${shard} is outstanding`,
-    });
+    await until(
+      async () => (await redis.zcard(shardKeys.segments(shard))) === 0,
+      `no segment of shard ${shard} is outstanding`,
+    );
   }
 }
 

@@ -61,17 +61,14 @@ async function sendElsewhere({ mark, appId: app_id }: Producer): Promise<void> {
   ];
   for (const [path, body] of bodies) {
     // Right after the faults Redis may still be too slow, so a request that gets a 503 is sent again.
-    const { status } = await until(
-      async () => {
-        const reply = await fetch(`${sluice.baseUrl}${path}`, {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${mark}` },
-          body: JSON.stringify(body),
-        });
-        return reply.status !== 503 && reply;
-      },
-      { deadlineMs: 60_000, what: `${path} is answered` },
-    );
+    const { status } = await until(async () => {
+      const reply = await fetch(`${sluice.baseUrl}${path}`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${mark}` },
+        body: JSON.stringify(body),
+      });
+      return reply.status !== 503 && reply;
+    }, `${path} is answered`);
     assert.ok(status < 500, `${path}: ${status}`);
   }
   const broken = await fetch(`${sluice.baseUrl}/api/track`, {

@@ -106,16 +106,16 @@ for (const [kind, tool] of [
       const requestId = await withRedis(sluice, (redis) =>
         withMaintenanceLock(redis, 'restore', async () => {
           const id = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
-          await until(async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0, {
-            deadlineMs: 60_000,
-            what: 'its users are kept',
-          });
+          await until(
+            async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0,
+            'its users are kept',
+          );
           // A write under way would fail in the middle, which ends ClickHouse.
           for (const worker of sluice.workers) worker.sigstop();
-          await until(async () => (await clickhouse.query(underWay)).trim() === '0', {
-            deadlineMs: 60_000,
-            what: 'nothing is being written',
-          });
+          await until(
+            async () => (await clickhouse.query(underWay)).trim() === '0',
+            'nothing is being written',
+          );
           fill(dir);
           for (const worker of sluice.workers) worker.sigcont();
           return id;
@@ -124,15 +124,15 @@ for (const [kind, tool] of [
       await sendEvents(sluice, appId, 'stay', [{ identity: 'carl' }]);
       const creation = 'CREATE TABLE tried (a UInt8) ENGINE = MergeTree ORDER BY a';
       await assert.rejects(changeDefinition(client, ['tried'], creation), NoRoom);
-      await until(async () => /"state":"no_room"/.test((await readStatus(sluice, token, requestId)).text), {
-        deadlineMs: 60_000,
-        what: 'the status says that there is no room',
-      });
+      await until(
+        async () => /"state":"no_room"/.test((await readStatus(sluice, token, requestId)).text),
+        'the status says that there is no room',
+      );
       await clickhouse.kill9();
-      await until(async () => (await readiness(sluice)).missing.length > 0, {
-        deadlineMs: 60_000,
-        what: 'the API says that ClickHouse does not answer',
-      });
+      await until(
+        async () => (await readiness(sluice)).missing.length > 0,
+        'the API says that ClickHouse does not answer',
+      );
       assert.deepEqual(await readiness(sluice), {
         status: 200,
         ready: true,
@@ -151,10 +151,10 @@ for (const [kind, tool] of [
         ['bob', 'carl'],
       );
       // It looks now and then.
-      await until(async () => (await readiness(sluice)).missing.length === 0, {
-        deadlineMs: 60_000,
-        what: 'the API says that nothing is missing',
-      });
+      await until(
+        async () => (await readiness(sluice)).missing.length === 0,
+        'the API says that nothing is missing',
+      );
     },
   );
 }

@@ -44,10 +44,7 @@ test('an API process and a worker still accept and store records', async () => {
   const baseUrl = `http://127.0.0.1:${port}`;
   const api = await startWithFullLog('src/main.js', { PORT: String(port), ADMIN_PORT: String(adminPort) });
   const worker = await startWithFullLog('workers/main.js', {});
-  await until(async () => (await fetch(`${baseUrl}/health/ready`)).status === 200, {
-    deadlineMs: 60_000,
-    what: 'the API is ready',
-  });
+  await until(async () => (await fetch(`${baseUrl}/health/ready`)).status === 200, 'the API is ready');
   const reply = await track(baseUrl, { body: { app_id: sluice.appId, event: 'Unlogged', identity: 'ada' } });
   assert.equal(reply.status, 200);
   await untilStored(sluice, sluice.appId, 1);

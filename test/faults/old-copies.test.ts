@@ -81,7 +81,7 @@ const isReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).stat
 const readReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
 
 async function untilReady(): Promise<void> {
-  await until(isReady, { deadlineMs: 60_000, what: 'the API process is ready' });
+  await until(isReady, 'the API process is ready');
 }
 
 const readNumber = async () => Number(await redis.hget(registryKeys.witness, 'number'));
@@ -89,10 +89,10 @@ const readNumber = async () => Number(await redis.hget(registryKeys.witness, 'nu
 /** Settles when both stores have counted on since: from here on what they had before is told apart. */
 async function untilCountedOn(): Promise<void> {
   const from = await readNumber();
-  await until(async () => Number(await redis.hget(registryKeys.witness, 'kept:0')) > from, {
-    deadlineMs: 60_000,
-    what: 'ClickHouse has a later number of the witness',
-  });
+  await until(
+    async () => Number(await redis.hget(registryKeys.witness, 'kept:0')) > from,
+    'ClickHouse has a later number of the witness',
+  );
 }
 
 /** Stops a store, does something with its folder, and starts it again. */
@@ -136,19 +136,13 @@ test('a Redis that was set back takes and decides nothing, and when it is loaded
   await putBack('redis');
   // The first that reaches Redis again says so.
   const statuses = new Set<number>();
-  await until(
-    async () => {
-      for (const status of Object.keys(await send(appId, eventsOf('since', 5)))) statuses.add(Number(status));
-      statuses.add((await askForToken(sluice, account)).status);
-      return (await redis.exists(registryKeys.epoch)) === 0;
-    },
-    { deadlineMs: 60_000, what: 'Redis is known to be old' },
-  );
+  await until(async () => {
+    for (const status of Object.keys(await send(appId, eventsOf('since', 5)))) statuses.add(Number(status));
+    statuses.add((await askForToken(sluice, account)).status);
+    return (await redis.exists(registryKeys.epoch)) === 0;
+  }, 'Redis is known to be old');
   assert.deepEqual([...statuses], [503]);
-  await until(async () => !(await isReady()), {
-    deadlineMs: 60_000,
-    what: 'the API says that it is not ready',
-  });
+  await until(async () => !(await isReady()), 'the API says that it is not ready');
   assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   await untilReady();
 
@@ -175,10 +169,10 @@ type Recovered = {
 };
 
 async function untilSetBack(): Promise<void> {
-  await until(async () => (await readReady()).includes('set back'), {
-    deadlineMs: 60_000,
-    what: 'the API says that ClickHouse was set back',
-  });
+  await until(
+    async () => (await readReady()).includes('set back'),
+    'the API says that ClickHouse was set back',
+  );
 }
 
 test('a ClickHouse that was set back stores and completes nothing until it is recovered; then nobody deleted is there, and what it lacks may be sent again', async () => {
@@ -227,10 +221,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   );
   await untilComplete(sluice, token, pending);
   // It compares every few seconds.
-  await until(async () => !(await readReady()).includes('set back'), {
-    deadlineMs: 60_000,
-    what: 'the API knows of the recovery',
-  });
+  await until(async () => !(await readReady()).includes('set back'), 'the API knows of the recovery');
   await send(appId, [...eventsOf('lost', 60), ...eventsOf('waits', 3), ...eventsOf('silent', 2)]);
   await untilStored(sluice);
   const counts = ['lost', 'waits', 'erased', 'kept', 'silent'].map((identity) => countRows(appId, identity));
@@ -366,10 +357,7 @@ test('what waited in a Redis that was set back is stored once', async () => {
     await untilReady();
     await untilCountedOn();
     await putBack('redis');
-    await until(async () => (await redis.exists(registryKeys.epoch)) === 0, {
-      deadlineMs: 60_000,
-      what: 'Redis is known to be old',
-    });
+    await until(async () => (await redis.exists(registryKeys.epoch)) === 0, 'Redis is known to be old');
     await sluice.admin('restore');
     await untilReady();
   } finally {

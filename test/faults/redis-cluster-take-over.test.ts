@@ -61,10 +61,7 @@ async function underLoad(fault: (loads: readonly Load[]) => Promise<void>): Prom
 }
 
 async function untilAnother(key: string, former: RedisHandle): Promise<void> {
-  await until(async () => (await cluster.ownerOf(key)) !== former, {
-    deadlineMs: 60_000,
-    what: 'a replica is the master',
-  });
+  await until(async () => (await cluster.ownerOf(key)) !== former, 'a replica is the master');
 }
 
 for (const [what, key] of [
@@ -130,8 +127,5 @@ test('a master without a replica that confirms acknowledges nothing, and others 
   } finally {
     for (const replica of replicas) replica.sigcont();
   }
-  await until(async () => (await send(0)).status === 200, {
-    deadlineMs: 60_000,
-    what: 'it is accepted again',
-  });
+  await until(async () => (await send(0)).status === 200, 'it is accepted again');
 });

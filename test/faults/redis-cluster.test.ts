@@ -73,10 +73,10 @@ async function newProducers(): Promise<Producer[]> {
 /** Settles when ClickHouse has everything that was accepted, in all shards. */
 async function untilDrained(): Promise<void> {
   for (let shard = 0; shard < shards; shard += 1) {
-    await until(async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0, {
-      deadlineMs: 60_000,
-      what: `no segment of shard ${shard} is outstanding`,
-    });
+    await until(
+      async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0,
+      `no segment of shard ${shard} is outstanding`,
+    );
     assert.deepEqual(await cluster.redis.hmget(shardKeys.state(shard), 'bytes', 'rows'), ['0', '0']);
   }
 }
@@ -185,10 +185,10 @@ test('deletes users from the environments of every shard, and leaves no trace on
      WHERE app_id IN (${account.appIds.map((appId) => `'${appId}'`).join()}) GROUP BY fate`,
   );
   assert.deepEqual(rows, [{ fate: 'stay', rows: String(2 * names.length) }]);
-  await until(async () => (await forks()).every((count, index) => count > (forksBefore[index] ?? 0)), {
-    deadlineMs: 60_000,
-    what: 'every master has rewritten its append-only file',
-  });
+  await until(
+    async () => (await forks()).every((count, index) => count > (forksBefore[index] ?? 0)),
+    'every master has rewritten its append-only file',
+  );
 });
 
 test('holds rate limits over all processes, and tokens end with their key', async () => {
@@ -225,7 +225,7 @@ test('shows what a device sends, also when the master that passed it on is away'
         await collect(one.baseUrl, sluice.appId, [message], pairing);
         return page.said.some(({ type }) => type === 'batch');
       },
-      { deadlineMs: 60_000, what: 'the page shows what the device sends', everyMs: 200 },
+      { what: 'the page shows what the device sends', everyMs: 200 },
     );
   } finally {
     page.socket.terminate();
@@ -242,30 +242,27 @@ test('notices an emptied master, goes on with the others, and recovers by a rest
     return post(sluice.baseUrl, '/api/track', body);
   };
   // The script refuses at once, but a machine that pauses may leave it unknown whether it did.
-  const { status, code } = await until(
-    async () => {
-      const answer = await send(3);
-      return answer.code !== 'unknown' && answer;
-    },
-    { deadlineMs: 60_000, what: 'the shard says what it lacks' },
-  );
+  const { status, code } = await until(async () => {
+    const answer = await send(3);
+    return answer.code !== 'unknown' && answer;
+  }, 'the shard says what it lacks');
   assert.deepEqual([status, code], [503, 'overloaded']);
   for (const shard of [0, 1, 2]) assert.equal((await send(shard)).status, 200);
   const readiness = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).json();
-  await until(async () => JSON.stringify(await readiness()).includes('state of shard 3'), {
-    deadlineMs: 60_000,
-    what: 'the health says which shard lacks its state',
-  });
+  await until(
+    async () => JSON.stringify(await readiness()).includes('state of shard 3'),
+    'the health says which shard lacks its state',
+  );
   assert.equal(((await readiness()) as { ready: boolean }).ready, true, 'the others are served');
   const account = await createTestAccount(sluice, 'While a shard is away');
   const refused = await submit(sluice, await getToken(sluice, account), [{ user_id: 1 }]);
   assert.equal(refused.status, 503, `${deletionPaths.submit}: the fence of every shard must be known`);
 
   await sluice.admin('restore');
-  await until(async () => JSON.stringify(await readiness()) === '{"ready":true,"missing":[]}', {
-    deadlineMs: 60_000,
-    what: 'nothing is missing',
-  });
+  await until(
+    async () => JSON.stringify(await readiness()) === '{"ready":true,"missing":[]}',
+    'nothing is missing',
+  );
   assert.equal((await send(3)).status, 200);
   await untilDrained();
 });
@@ -280,14 +277,14 @@ test('a worker that starts while a master is silent stores what is on the others
     await sluice.addWorker();
     for (const shard of [0, 1, 2]) {
       const body = { app_id: producers[shard]?.appId, event: 'Beside the silent', identity: 'ada' };
-      await until(async () => (await post(sluice.baseUrl, '/api/track', body)).status === 200, {
-        deadlineMs: 60_000,
-        what: `an event of shard ${shard} is accepted`,
-      });
-      await until(async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0, {
-        deadlineMs: 60_000,
-        what: `shard ${shard} is stored`,
-      });
+      await until(
+        async () => (await post(sluice.baseUrl, '/api/track', body)).status === 200,
+        `an event of shard ${shard} is accepted`,
+      );
+      await until(
+        async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0,
+        `shard ${shard} is stored`,
+      );
     }
   } finally {
     process.kill(silent.pid, 'SIGCONT');

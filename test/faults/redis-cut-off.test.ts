@@ -44,20 +44,17 @@ test('those who are left with the former primary acknowledge and store nothing, 
     whileRunning(load, async () => {
       await Promise.all([load.more(100), beside.more(100)]);
       way?.blackHole();
-      await until(async () => (await redis.primary()) !== former, {
-        deadlineMs: 60_000,
-        what: 'another server is the primary',
-      });
+      await until(async () => (await redis.primary()) !== former, 'another server is the primary');
       const acknowledged = lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length;
       await load.more(300);
       // It still holds itself for the primary.
       assert.match(await ask(former.port, 'info', 'replication'), /^role:master/m);
       assert.equal(lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length, acknowledged);
       // Nor do they ask to be asked: they know of no later change.
-      await until(async () => (await fetch(`${left.baseUrl}/health/ready`)).status === 503, {
-        deadlineMs: 60_000,
-        what: 'they are not ready',
-      });
+      await until(
+        async () => (await fetch(`${left.baseUrl}/health/ready`)).status === 503,
+        'they are not ready',
+      );
       way?.pass();
       await redis.untilReplicated(2);
     }),

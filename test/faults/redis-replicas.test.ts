@@ -86,12 +86,12 @@ test('without a replica that confirms, events and requests get 503 within the de
     first.sigcont();
     second.sigcont();
   }
-  await until(async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200, {
-    deadlineMs: 30_000,
-    what: 'the event is acknowledged when it is sent again',
-  });
+  await until(
+    async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200,
+    'the event is acknowledged when it is sent again',
+  );
   assert.match((await readStatus(sluice, token, requestId)).text, /"status":"complete"/);
-  await until(async () => (await stored()).length > 0, { deadlineMs: 30_000, what: 'the event is stored' });
+  await until(async () => (await stored()).length > 0, 'the event is stored');
   assert.equal((await stored()).length, 1);
 });
 
@@ -107,10 +107,10 @@ test('what replicas have, and have not synced, is not acknowledged', {
   } finally {
     for (const tracer of tracers) await tracer.stop();
   }
-  await until(async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200, {
-    deadlineMs: 30_000,
-    what: 'it is acknowledged once they have synced',
-  });
+  await until(
+    async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200,
+    'it is acknowledged once they have synced',
+  );
 });
 
 /** From now on each sync of a server to its disk takes longer than a commit may. */

@@ -41,7 +41,7 @@ before(async () => {
   }
   await until(
     async () => (await ask(servers[0]?.port ?? 0, 'info', 'replication')).includes('state=online'),
-    { deadlineMs: 60_000, what: 'the replica is up to date' },
+    'the replica is up to date',
   );
   sentinelPort = await freePort();
   const file = join(dir, 'sentinel.conf');
@@ -118,19 +118,16 @@ test('a process goes on when servers alert it about handshakes that it left, at 
 test('rediss-sentinel asks the sentinels by TLS, and reaches whoever is the primary by TLS', async () => {
   const trusting = { NODE_EXTRA_CA_CERTS: certificate };
   // A disk may hold up the replica that confirms.
-  await until(async () => (await takeTurnBy(trusting)) === `true true ${ports[0]}`, {
-    deadlineMs: 60_000,
-    what: 'the primary is found',
-  });
+  await until(async () => (await takeTurnBy(trusting)) === `true true ${ports[0]}`, 'the primary is found');
   await assert.rejects(takeTurnBy({}), /did not answer in time/);
   await servers[0]?.kill9();
-  await until(async () => (await ask(servers[1]?.port ?? 0, 'info', 'replication')).includes('role:master'), {
-    deadlineMs: 60_000,
-    what: 'the other server is the primary',
-  });
+  await until(
+    async () => (await ask(servers[1]?.port ?? 0, 'info', 'replication')).includes('role:master'),
+    'the other server is the primary',
+  );
   await servers[0]?.restart();
-  await until(async () => (await takeTurnBy(trusting)) === `true true ${ports[1]}`, {
-    deadlineMs: 60_000,
-    what: 'the new primary is found',
-  });
+  await until(
+    async () => (await takeTurnBy(trusting)) === `true true ${ports[1]}`,
+    'the new primary is found',
+  );
 });

@@ -204,10 +204,7 @@ test('servers that all lost their disks take records once the state was reloaded
   for (const { dir } of redis.servers) rmSync(join(dir, 'appendonlydir'), { recursive: true });
   await Promise.all(redis.servers.map((server) => server.restart()));
   await redis.untilReplicated(2);
-  await until(async () => (await sluice.admin('restore')) !== undefined, {
-    deadlineMs: 60_000,
-    what: 'the state is loaded',
-  });
+  await until(async () => (await sluice.admin('restore')) !== undefined, 'the state is loaded');
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
   await whileRunning(load, () => load.more(300));
   await untilAllStored();

@@ -92,7 +92,7 @@ export async function untilKnown({ api }: Pick<Deployment, 'api'>, appId: string
   const isKnown = async (baseUrl: string) =>
     (await post(baseUrl, paths.track, { app_id: appId })).code !== 'unknown_app_id';
   const what = `the API processes know environment ${appId}`;
-  await Promise.all(api.map(({ baseUrl }) => until(() => isKnown(baseUrl), { deadlineMs: 60_000, what })));
+  await Promise.all(api.map(({ baseUrl }) => until(() => isKnown(baseUrl), what)));
 }
 
 /** Loads the state into an emptied Redis; settles when all API processes take records again. */
@@ -110,5 +110,5 @@ export async function untilRegistryIsRead({ api }: Pick<Deployment, 'api'>): Pro
   const hasRead = async (baseUrl: string) =>
     (await post(baseUrl, paths.track, { app_id: '1' })).code === 'unknown_app_id';
   const what = 'the API processes have read the restored registry';
-  await Promise.all(api.map(({ baseUrl }) => until(() => hasRead(baseUrl), { deadlineMs: 60_000, what })));
+  await Promise.all(api.map(({ baseUrl }) => until(() => hasRead(baseUrl), what)));
 }

@@ -117,27 +117,23 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
       return servers.find((server) => server.port === Number(newest?.port)) as RedisHandle;
     },
     untilReplicated: (wanted) =>
-      until(
-        async () => {
-          const told = await Promise.all(servers.map(({ socket }) => ask(socket, 'info', 'replication')));
-          const ofMasters = told.filter((info) => /^role:master/m.test(info));
-          return (
-            ofMasters.length === count &&
-            ofMasters.every((info) => info.split('state=online').length > wanted)
-          );
-        },
-        { deadlineMs: 60_000, what: `each master has ${wanted} replicas` },
-      ).then(() => undefined),
+      until(async () => {
+        const told = await Promise.all(servers.map(({ socket }) => ask(socket, 'info', 'replication')));
+        const ofMasters = told.filter((info) => /^role:master/m.test(info));
+        return (
+          ofMasters.length === count && ofMasters.every((info) => info.split('state=online').length > wanted)
+        );
+      }, `each master has ${wanted} replicas`).then(() => undefined),
     masterOf: async (key) => {
       const slot = await redis.cluster('KEYSLOT', key);
       return masters[Math.floor((Number(slot) * masters.length) / slotCount)] as RedisHandle;
     },
     untilOk: async () => {
       for (const { socket, port } of servers.filter(({ running }) => running)) {
-        await until(async () => (await ask(socket, 'cluster', 'info')).includes('cluster_state:ok'), {
-          deadlineMs: 60_000,
-          what: `the master on port ${port} serves its slots`,
-        });
+        await until(
+          async () => (await ask(socket, 'cluster', 'info')).includes('cluster_state:ok'),
+          `the master on port ${port} serves its slots`,
+        );
       }
     },
     remove: async () => {
@@ -174,15 +170,15 @@ async function meet(
   for (const { socket, port } of servers)
     await until(
       async () => (await ask(socket, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
-      { deadlineMs: 60_000, what: `the server on port ${port} knows all masters` },
+      `the server on port ${port} knows all masters`,
     );
   for (const [index, { socket, port }] of servers.entries()) {
     if (index < count) continue;
     const id = (await ask(masters[index % count]?.socket ?? '', 'cluster', 'myid')).trim();
-    await until(async () => (await ask(socket, 'cluster', 'replicate', id)).startsWith('OK'), {
-      deadlineMs: 60_000,
-      what: `the server on port ${port} is a replica`,
-    });
+    await until(
+      async () => (await ask(socket, 'cluster', 'replicate', id)).startsWith('OK'),
+      `the server on port ${port} is a replica`,
+    );
   }
 }
 

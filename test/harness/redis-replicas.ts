@@ -111,7 +111,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     for (const { socket } of watching)
       await until(
         async () => isComplete(await ask(socket, 'sentinel', 'master', name), replicas, sentinels),
-        { deadlineMs: 60_000, what: 'each sentinel knows all servers' },
+        'each sentinel knows all servers',
       );
   } catch (error) {
     await Promise.all([
@@ -128,13 +128,10 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     primary,
     untilSeen: async () => {
       for (const { socket } of watching)
-        await until(
-          async () => {
-            const told = await ask(socket, 'sentinel', 'replicas', name);
-            return told.split('role-reported\nslave').length > replicas;
-          },
-          { deadlineMs: 60_000, what: 'a sentinel has seen that all follow the primary' },
-        );
+        await until(async () => {
+          const told = await ask(socket, 'sentinel', 'replicas', name);
+          return told.split('role-reported\nslave').length > replicas;
+        }, 'a sentinel has seen that all follow the primary');
     },
     untilReplicated: (count) => untilReplicatedAt(sentinels === 0 ? () => first : primary, count),
     remove: async () => {
@@ -156,7 +153,7 @@ async function untilReplicatedAt(
     const { socket } = await primary();
     return (await ask(socket, 'info', 'replication')).split('state=online').length > replicas;
   };
-  await until(areThere, { deadlineMs: 60_000, what: `${replicas} replicas are up to date` });
+  await until(areThere, `${replicas} replicas are up to date`);
 }
 
 function isComplete(told: string, replicas: number, sentinels: number): boolean {

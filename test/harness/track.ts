@@ -76,15 +76,12 @@ export function storedEvents(sluice: Deployment, appId: string): Promise<StoredE
 
 /** Waits until an environment has at least `count` events; settles with all of them. */
 export async function untilStored(sluice: Deployment, appId: string, count: number): Promise<StoredEvent[]> {
-  await until(
-    async () => {
-      const [row] = await sluice.rows<{ stored: string }>(
-        `SELECT toString(count()) AS stored FROM events WHERE app_id = '${appId}'`,
-      );
-      return Number(row?.stored) >= count;
-    },
-    { deadlineMs: 120_000, what: `${count} events are stored` },
-  );
+  await until(async () => {
+    const [row] = await sluice.rows<{ stored: string }>(
+      `SELECT toString(count()) AS stored FROM events WHERE app_id = '${appId}'`,
+    );
+    return Number(row?.stored) >= count;
+  }, `${count} events are stored`);
   return storedEvents(sluice, appId);
 }
 

@@ -25,7 +25,7 @@ export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'st
         removeTempDir(profile);
         return !existsSync(profile);
       };
-      await until(removed, { deadlineMs: 20_000, what: 'the profile is removed' });
+      await until(removed, 'the profile is removed');
       return exit;
     },
   };

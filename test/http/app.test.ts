@@ -25,7 +25,7 @@ test('an app takes events until it is closed, and then nothing of it is left', a
   const app = await startApp(config, createLog('api', 'silent'));
   const url = `http://127.0.0.1:${port}`;
   const isReady = () => fetch(`${url}/health/ready`).then(({ status }) => status === 200);
-  await until(isReady, { deadlineMs: 60_000, what: 'it is ready' });
+  await until(isReady, 'it is ready');
   const event = { app_id: sluice.appId, event: 'Opened', identity: 'ada' };
   assert.equal((await post(url, '/api/track', JSON.stringify(event))).status, 200);
   await app.close();

@@ -109,7 +109,7 @@ test('a body is answered also if its last piece finds that its address has no ro
   try {
     const [last] = [await begin(smallBytesMax / 2), await begin(smallBytesMax / 2)];
     while (begun.length <= small.bytesPerAddressMax / smallBytesMax) await begin(smallBytesMax - 1);
-    await until(() => server.heads === begun.length, { deadlineMs: 10_000, what: 'all have begun' });
+    await until(() => server.heads === begun.length, 'all have begun');
     await last.send(' '.repeat(smallBytesMax / 2));
     assert.equal((await last.reply(0)).status, 503);
   } finally {
@@ -136,7 +136,7 @@ test('compressed bodies that wait to be inflated take room, though each came in 
   const begun = await Promise.all(Array.from({ length: count }, () => openRaw(server.url)));
   try {
     await Promise.all(begun.map((connection) => connection.send(request)));
-    await until(() => sentAway >= 20, { deadlineMs: 10_000, what: 'those beyond the room were sent away' });
+    await until(() => sentAway >= 20, 'those beyond the room were sent away');
   } finally {
     for (const connection of begun) connection.destroy();
     server.close();
@@ -167,7 +167,7 @@ test('large bodies take room, though each came in one piece', async () => {
     }
     isHolding = true;
     await Promise.all(begun.map((connection) => connection.send(request)));
-    await until(() => held + sentAway === begun.length, { deadlineMs: 20_000, what: 'all have an end' });
+    await until(() => held + sentAway === begun.length, 'all have an end');
     assert.ok(
       held * bytes <= large.bytesPerAddressMax + small.bytesPerAddressMax,
       `${held} bodies are held at once`,

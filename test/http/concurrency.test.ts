@@ -101,7 +101,7 @@ test('slow work makes way for an account that holds nothing, one at a time, and 
   hold('c', true);
   const own = places.take(of('b'));
   const other = places.take(of('d'));
-  await until(() => left.length > 0, { deadlineMs: 30_000, what: 'a place is free' });
+  await until(() => left.length > 0, 'a place is free');
   assert.ok((await other) !== undefined);
   assert.deepEqual(left, ['c'], 'of the account that holds the most');
   assert.equal(await Promise.race([own, gone()]), undefined);

@@ -64,32 +64,23 @@ function open(address: string): Connection {
 
 test('an address that opens all it can leaves room for others, and a connection that ends makes room', async () => {
   const own = Array.from({ length: 4 * max }, () => open('127.0.0.2'));
-  await until(() => own.filter(({ closed }) => closed).length === 3.5 * max, {
-    deadlineMs: 30_000,
-    what: 'the connections above half of the room are closed',
-  });
+  await until(
+    () => own.filter(({ closed }) => closed).length === 3.5 * max,
+    'the connections above half of the room are closed',
+  );
   const other = open('127.0.0.3');
   other.ask();
-  await until(() => other.answered, { deadlineMs: 30_000, what: 'another address is answered' });
+  await until(() => other.answered, 'another address is answered');
   const others = Array.from({ length: 20 }, (_, index) => open(`127.0.1.${index + 1}`));
-  await until(() => others.filter(({ closed }) => closed).length === 1, {
-    deadlineMs: 30_000,
-    what: 'one of them is one too many',
-  });
+  await until(() => others.filter(({ closed }) => closed).length === 1, 'one of them is one too many');
   for (const connection of [...own, ...others, other]) connection.destroy();
-  await until(
-    async () => {
-      const next = open('127.0.0.4');
-      next.ask();
-      await until(() => next.answered || next.closed, {
-        deadlineMs: 30_000,
-        what: 'it is answered or closed',
-      });
-      next.destroy();
-      return next.answered;
-    },
-    { deadlineMs: 30_000, what: 'there is room again' },
-  );
+  await until(async () => {
+    const next = open('127.0.0.4');
+    next.ask();
+    await until(() => next.answered || next.closed, 'it is answered or closed');
+    next.destroy();
+    return next.answered;
+  }, 'there is room again');
 });
 
 test('WebSockets that have ended leave their room to others', async () => {
@@ -106,7 +97,7 @@ test('WebSockets that have ended leave their room to others', async () => {
   }
   const next = open('127.0.0.5');
   next.ask();
-  await until(() => next.answered, { deadlineMs: 30_000, what: 'there is room' });
+  await until(() => next.answered, 'there is room');
   next.destroy();
 });
 

@@ -36,10 +36,7 @@ test('a child whose start cannot be prepared, as on a full disk, is started once
   const first = child.pid as number;
   process.kill(first, 'SIGKILL');
   try {
-    await until(() => said.some((line) => line.startsWith('sleeper runs again')), {
-      deadlineMs: 20_000,
-      what: 'it runs again',
-    });
+    await until(() => said.some((line) => line.startsWith('sleeper runs again')), 'it runs again');
     assert.notEqual(child.pid, first);
     assert.match(said.join('\n'), /sleeper cannot be started \(ENOSPC\), starting it again in \d+ ms/);
   } finally {

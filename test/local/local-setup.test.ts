@@ -47,7 +47,7 @@ test('where the system has no locks, a DATA_DIR is not taken while its lock is h
   try {
     const said: string[] = [];
     const locking = lockDataDir(dir, (line) => said.push(line));
-    await until(() => said.length > 0, { deadlineMs: 60_000, what: 'it waits' });
+    await until(() => said.length > 0, 'it waits');
     assert.match(readFileSync(file, 'utf8'), /^\{"supervisor":\{"name":"sup$/);
     writeFileSync(file, '');
     (await locking).release();

@@ -239,7 +239,7 @@ describe('repeated starts on the same data', () => {
         return bySocket.length >= 4 && bySocket.length === clients.length - 1;
       };
       // The supervisor asks on the port whether Redis is ready, and disconnects at once.
-      await until(bySocketAlone, { deadlineMs: 60_000, what: 'all but this one have come by the socket' });
+      await until(bySocketAlone, 'all but this one have come by the socket');
     } finally {
       redis.disconnect();
     }
@@ -254,13 +254,10 @@ describe('repeated starts on the same data', () => {
     assert.ok(track?.[1] && readBack?.[1], output);
     assert.equal(await inShell(track[1]), '{}');
     const command = readBack[1];
-    const rows = await until(
-      async () => {
-        const text = await inShell(command);
-        return text.includes('ada@example.com') && text;
-      },
-      { deadlineMs: 60_000, what: 'the event is in ClickHouse' },
-    );
+    const rows = await until(async () => {
+      const text = await inShell(command);
+      return text.includes('ada@example.com') && text;
+    }, 'the event is in ClickHouse');
     assert.match(rows, /order_completed/);
   });
 
@@ -363,22 +360,16 @@ describe('repeated starts on the same data', () => {
     test(`${name} is started again when it was killed`, async () => {
       const victim = child(env, name);
       process.kill(victim.pid, 'SIGKILL');
-      await until(() => child(env, name).pid !== victim.pid, {
-        deadlineMs: 60_000,
-        what: `${name} is another process`,
-      });
-      await until(() => running.output().includes(`${name} runs again (pid ${child(env, name).pid})`), {
-        deadlineMs: 60_000,
-        what: `${name} is healthy again`,
-      });
+      await until(() => child(env, name).pid !== victim.pid, `${name} is another process`);
+      await until(
+        () => running.output().includes(`${name} runs again (pid ${child(env, name).pid})`),
+        `${name} is healthy again`,
+      );
       assert.match(
         running.output(),
         new RegExp(`^sluice: ${name} was ended by SIGKILL, starting it again`, 'm'),
       );
-      await until(async () => (await readyStatus(env)) === 200, {
-        deadlineMs: 60_000,
-        what: 'the API is ready',
-      });
+      await until(async () => (await readyStatus(env)) === 200, 'the API is ready');
     });
   }
 
@@ -415,10 +406,7 @@ describe('repeated starts on the same data', () => {
     const before = children(env);
     running.process.kill('SIGKILL');
     await running.exited;
-    await until(() => before.every((identity) => !isRunning(identity)), {
-      deadlineMs: 60_000,
-      what: 'all children have ended',
-    });
+    await until(() => before.every((identity) => !isRunning(identity)), 'all children have ended');
     running = start(env);
     await untilUp(running);
     assert.deepEqual(appIds(running), firstAppIds);
@@ -428,7 +416,7 @@ describe('repeated starts on the same data', () => {
     process.kill(child(env, 'worker').pid, 'SIGSTOP');
     const before = children(env);
     ctrlC(running);
-    await until(() => !isRunning(child(env, 'api')), { deadlineMs: 60_000, what: 'the API has ended' });
+    await until(() => !isRunning(child(env, 'api')), 'the API has ended');
     for (const name of ['worker', 'clickhouse', 'redis']) assert.ok(isRunning(child(env, name)), name);
     ctrlC(running);
     assert.equal(await within(running.exited, 60_000), 0, running.output());
@@ -442,9 +430,9 @@ test('a start waits for one on the same DATA_DIR that is stopping', async () => 
   await untilUp(first);
   process.kill(child(env, 'worker').pid, 'SIGSTOP');
   ctrlC(first);
-  await until(() => first.output().includes('SIGINT: stopping'), { deadlineMs: 60_000, what: 'it stops' });
+  await until(() => first.output().includes('SIGINT: stopping'), 'it stops');
   const second = start(env);
-  await until(() => second.output().includes('waiting for'), { deadlineMs: 60_000, what: 'it waits' });
+  await until(() => second.output().includes('waiting for'), 'it waits');
   assert.match(
     second.output(),
     /^sluice: waiting for processes that an earlier start left running: .*worker \(pid \d+\)/,
@@ -465,11 +453,8 @@ test('everything stops when npm, or its shell, is killed', async () => {
   await untilUp(shell);
   const before = children(env);
   shell.process.kill('SIGKILL');
-  await until(() => !before.some(isRunning), { deadlineMs: 90_000, what: 'all children have ended' });
-  await until(() => shell.output().endsWith('sluice: stopped\n'), {
-    deadlineMs: 60_000,
-    what: 'it has ended',
-  });
+  await until(() => !before.some(isRunning), 'all children have ended');
+  await until(() => shell.output().endsWith('sluice: stopped\n'), 'it has ended');
 });
 
 test('two API processes and two workers share the ports of one deployment, and there may be no worker', async () => {

@@ -55,10 +55,7 @@ describe('sluice-micro', () => {
     started.stdout?.on('data', (text) => {
       output += text;
     });
-    await until(() => output.includes(`sluice-micro: ${url}`), {
-      deadlineMs: 60_000,
-      what: 'it says where it listens',
-    });
+    await until(() => output.includes(`sluice-micro: ${url}`), 'it says where it listens');
   });
   after(() => {
     started?.kill();
@@ -288,10 +285,7 @@ describe('sluice-micro', () => {
     try {
       const page = await browser.newPage();
       await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
-      await until(async () => (await events()).length === 2, {
-        deadlineMs: 60_000,
-        what: 'the page view and the event came',
-      });
+      await until(async () => (await events()).length === 2, 'the page view and the event came');
       assert.deepEqual((await events()).map((one) => one.event).sort(), ['Opened', 'Page View']);
     } finally {
       await browser.close();

@@ -358,7 +358,7 @@ createRoot(document.getElementById('root')).render(createElement(SluiceProvider,
     try {
       const page = await browser.newPage();
       await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-      await until(() => events.length >= 2, { deadlineMs: 60_000, what: 'the events arrived' });
+      await until(() => events.length >= 2, 'the events arrived');
       assert.deepEqual(events.sort(), ['Page View', 'Shown']);
     } finally {
       await browser.close();

@@ -28,10 +28,7 @@ const { program_key: token } = (await sluice.admin(
   'operator',
 )) as { program_key: string };
 const administration: Administration = createAdministration({ baseUrl: `${sluice.adminUrl}/`, token });
-await until(() => administration.listAccounts({}).then(Boolean, () => false), {
-  deadlineMs: 60_000,
-  what: 'the API knows the key',
-});
+await until(() => administration.listAccounts({}).then(Boolean, () => false), 'the API knows the key');
 after(() => administration.close());
 
 test('has the types and routes of the documents; WRITE_OPERATIONS=1 writes them again', async () => {

@@ -40,7 +40,7 @@ describe('gathering', () => {
     );
     server.arrived.length = 0;
     void track(client, 250);
-    await until(() => server.arrived.length === 1, { deadlineMs: 30_000, what: 'the last one came' });
+    await until(() => server.arrived.length === 1, 'the last one came');
     assert.ok((server.arrived[0]?.atMs ?? 0) - begunMs >= 149, 'it waited for others');
     await client.close();
   });
@@ -50,7 +50,7 @@ describe('gathering', () => {
     for (let n = 0; n < 5; n++) {
       void client.track({ event: 'E', identity: 'u', properties: { n, text: 'x'.repeat(250_000) } });
     }
-    await until(() => server.arrived.length === 1, { deadlineMs: 30_000, what: 'a request came' });
+    await until(() => server.arrived.length === 1, 'a request came');
     assert.equal(numbers()[0]?.length, 4);
     await client.close();
     assert.deepEqual(numbers(), [[0, 1, 2, 3], [4]]);
@@ -312,7 +312,7 @@ describe('a full queue', () => {
     const calls = (async () => {
       for (; called < 100; called++) await track(client, called);
     })();
-    await until(() => server.arrived.length > 0, { deadlineMs: 30_000, what: 'a request is under way' });
+    await until(() => server.arrived.length > 0, 'a request is under way');
     assert.equal(called, 19, 'the 20th call waits');
     release();
     await calls;
@@ -348,7 +348,7 @@ describe('the end', () => {
     assert.equal(await client.close(50), false);
     assert.deepEqual(dropped, [{ count: 2, reason: 'deadline' }]);
     await track(client, 2);
-    await until(() => dropped.length === 2, { deadlineMs: 30_000, what: 'the late call is reported' });
+    await until(() => dropped.length === 2, 'the late call is reported');
     assert.deepEqual(dropped[1], { count: 1, reason: 'closed' });
   });
 

@@ -180,13 +180,13 @@ test('what is sent again because its answer was lost is stored once', async () =
   proxy.dropReplies();
   for (let n = 0; n < 200; n++)
     void client.track({ event: 'Repeated', identity: `u${n}`, properties: { n } });
-  await until(() => problems.length > 0, { deadlineMs: 60_000, what: 'no answer came' });
+  await until(() => problems.length > 0, 'no answer came');
   proxy.pass();
   await client.flush();
   proxy.cut();
   for (let n = 200; n < 400; n++)
     void client.track({ event: 'Repeated', identity: `u${n}`, properties: { n } });
-  await until(() => problems.length > 4, { deadlineMs: 60_000, what: 'the service cannot be reached' });
+  await until(() => problems.length > 4, 'the service cannot be reached');
   proxy.pass();
   assert.equal(await client.close(60_000), true);
   assert.deepEqual(await countNumbers('Repeated'), { rows: 400, numbers: 400, max: 399 });
@@ -214,7 +214,7 @@ test('a spool loses nothing and doubles nothing when its process is killed again
     else proxy.pass();
     const process = startProducer(spool, kept, ['--first', String(first)]);
     const enough = first + groups * (5 + 7 * life);
-    await until(() => lastKept(kept) >= enough, { deadlineMs: 60_000, what: 'some are kept', everyMs: 5 });
+    await until(() => lastKept(kept) >= enough, { what: 'some are kept', everyMs: 5 });
     if (life % 3 === 2) proxy.cut();
     process.kill('SIGKILL');
     await once(process, 'exit');
@@ -338,10 +338,10 @@ test('tells what has become of any number of records, by their keys, to who has 
     void client.track({ event: 'Receipted', identity: `r${n}`, idempotencyKey: `receipt ${n}` });
   await client.flush();
   await untilStored(sluice);
-  await until(async () => (await client.receipts(['none']).next()).done === false, {
-    deadlineMs: 60_000,
-    what: 'the API knows the write key',
-  });
+  await until(
+    async () => (await client.receipts(['none']).next()).done === false,
+    'the API knows the write key',
+  );
   const keys = Array.from({ length: 1_501 }, (_, n) => `receipt ${n}`);
   const found: Receipt[] = [];
   for await (const receipt of client.receipts(keys)) found.push(receipt);

@@ -51,13 +51,10 @@ test('README: the first event is tracked, and its query finds it and sums its pr
     ['.data/clickhouse-reader-password', join(sluice.clickhouse.dir, 'clickhouse-reader-password')],
     ['http://127.0.0.1:8123/', `${sluice.clickhouse.origin}/`],
   ]);
-  const found = await until(
-    async () => {
-      const text = await runBlock(sluice, { ...query, commands }, folder);
-      return text.includes('Order Completed') && text;
-    },
-    { deadlineMs: 60_000, what: 'the event can be queried' },
-  );
+  const found = await until(async () => {
+    const text = await runBlock(sluice, { ...query, commands }, folder);
+    return text.includes('Order Completed') && text;
+  }, 'the event can be queried');
   assert.match(found, /Order Completed +│ ada@example\.com +│ +12\.5 +│/);
 
   const tables = readFileSync(join(root, 'src/clickhouse/README.md'), 'utf8');

@@ -248,7 +248,7 @@ describe('@segment/analytics-next in Chromium', { skip: withoutBrowser() }, () =
           const isWhole = user?.properties.plan !== undefined && user.properties.group_size !== undefined;
           return isWhole && (await eventsOf(appId)).length === 3;
         };
-        await until(isStored, { deadlineMs: 60_000, what: 'the events and the user are stored' });
+        await until(isStored, 'the events and the user are stored');
         assert.deepEqual(failures, []);
         const userId = userIdOfAnonymousId(id);
         const [opened, ordered, viewed] = await eventsOf(appId);
@@ -564,10 +564,10 @@ describe('a request', () => {
     const created = (await sluice.admin('write-keys', 'create', appId)) as { write_key: string };
     await sluice.admin('environments', 'set', appId, '--write-key', 'required');
     const message = { userId: 'ada', event: 'Ordered', messageId: 'with-a-key' };
-    await until(async () => (await post('track', message, { authorization: basic(appId) })).status === 401, {
-      deadlineMs: 60_000,
-      what: 'the API knows that a write key is required',
-    });
+    await until(
+      async () => (await post('track', message, { authorization: basic(appId) })).status === 401,
+      'the API knows that a write key is required',
+    );
     assert.equal((await post('track', { ...message, writeKey: appId })).status, 401);
     await send(created.write_key, 'track', { ...message, messageId: 'as-user-name' });
     assert.equal(

@@ -28,7 +28,7 @@ before(async () => {
   while (appId === '' || shardOf(appId, shards) !== 0)
     [appId = ''] = (await createTestAccount(sluice, 'A', ['Main Production'])).appIds;
   await send(sluice, '/api/track', { app_id: appId, event: 'E', identity: 'ada' });
-  await until(async () => (await counts()).join() === '1,0', { deadlineMs: 60_000, what: 'it is stored' });
+  await until(async () => (await counts()).join() === '1,0', 'it is stored');
 });
 
 afterEach(() => {
@@ -59,7 +59,7 @@ async function beginBackup(name: string) {
   const [, gate] = gates;
   gate.hold(({ sql }) => sql.startsWith('BACKUP'));
   const made = byGates('backup', 'create', name);
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the home has made its part' });
+  await until(() => gate.held.length > 0, 'the home has made its part');
   return { gate, made };
 }
 
@@ -83,10 +83,7 @@ test('a backup whose parts are all there is not complete if its command was cut 
   // The last part is there soon.
   const parts =
     "SELECT count() FROM system.backups WHERE status = 'BACKUP_CREATED' AND name LIKE '%cut.server-1%'";
-  await until(async () => Number(await sluice.clickhouses[1]?.query(parts)) === 2, {
-    deadlineMs: 60_000,
-    what: 'all parts are there',
-  });
+  await until(async () => Number(await sluice.clickhouses[1]?.query(parts)) === 2, 'all parts are there');
   const listed = (await sluice.admin('backup', 'list')) as BackupView[];
   assert.equal(listed.find(({ name }) => name === 'cut')?.status, 'unknown');
   await assert.rejects(restore('cut'), /the backup cut has no end mark/);
@@ -116,12 +113,12 @@ test('a restore exchanges nothing if a move of a shard begins before its plan is
   const [gate] = gates;
   gate.hold(({ sql }) => sql.includes('INSERT INTO sluice_restore.restore_plan'));
   const restored = byGates('backup', 'restore', 'good', '--yes');
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the plan is to be noted' });
+  await until(() => gate.held.length > 0, 'the plan is to be noted');
   const moved = move(1);
   await until(
     () =>
       withRedis(sluice, async (redis) => ((await readRegistry(redis)).shardServers?.moves ?? []).length > 0),
-    { deadlineMs: 60_000, what: 'the move is noted' },
+    'the move is noted',
   );
   gate.release();
   await assert.rejects(restored, /a shard was moved meanwhile|it was paused for too long/);

@@ -284,10 +284,7 @@ test('finds a marker on another replica, and takes no marker for absent while th
     query_id: 'slow',
   });
   const slow = tell(other, insert, parameters);
-  await until(() => isInsertRunning(client, segment), {
-    deadlineMs: 60_000,
-    what: 'the insert is seen',
-  });
+  await until(() => isInsertRunning(client, segment), 'the insert is seen');
   await run(other, `KILL QUERY WHERE query_id = 'slow' SYNC`);
   await slow;
   assert.equal(await isInsertRunning(client, segment), false);
@@ -312,7 +309,7 @@ test('a mutation is done when each replica has done it', async () => {
     isDone = true;
   });
   const left = async () => (await tell(one, 'SELECT count() FROM pair.mutated')).text.trim();
-  await until(async () => (await left()) === '0', { deadlineMs: 60_000, what: 'one replica has done it' });
+  await until(async () => (await left()) === '0', 'one replica has done it');
   assert.equal(isDone, false);
   await run(other, 'SYSTEM START MERGES pair.mutated');
   await deleted;

@@ -106,13 +106,10 @@ function oneOnEach({ appIds }: TestAccount): string[] {
 
 async function untilAllStored(): Promise<void> {
   await withRedis(sluice, (redis) =>
-    until(
-      async () => {
-        const waiting = Array.from({ length: shards }, (_, shard) => redis.zcard(shardKeys.segments(shard)));
-        return (await Promise.all(waiting)).every((count) => count === 0);
-      },
-      { deadlineMs: 60_000, what: 'no segment is outstanding' },
-    ),
+    until(async () => {
+      const waiting = Array.from({ length: shards }, (_, shard) => redis.zcard(shardKeys.segments(shard)));
+      return (await Promise.all(waiting)).every((count) => count === 0);
+    }, 'no segment is outstanding'),
   );
 }
 
@@ -266,23 +263,17 @@ test('while a server is away its records are accepted and wait, and all others a
   const deadline = { deadlineMs: 60_000, what: 'the servers that are there store their records' };
   await until(async () => (await isStoredOn(first, 2)) && (await isStoredOn(third, 1)), deadline);
 
-  await until(
-    async () => {
-      const reply = await fetch(`${sluice.baseUrl}/health/ready`);
-      const { ready, missing } = (await reply.json()) as { ready: boolean; missing: string[] };
-      return ready && missing.some((text) => text.startsWith('clickhouse server 1:'));
-    },
-    { deadlineMs: 60_000, what: 'readiness names the server' },
-  );
-  await until(
-    async () => {
-      const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
-      return ['server="0"} 1', 'server="1"} 0'].every((line) =>
-        metrics.includes(`\nsluice_clickhouse_up{${line}\n`),
-      );
-    },
-    { deadlineMs: 60_000, what: 'the metrics name the server' },
-  );
+  await until(async () => {
+    const reply = await fetch(`${sluice.baseUrl}/health/ready`);
+    const { ready, missing } = (await reply.json()) as { ready: boolean; missing: string[] };
+    return ready && missing.some((text) => text.startsWith('clickhouse server 1:'));
+  }, 'readiness names the server');
+  await until(async () => {
+    const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+    return ['server="0"} 1', 'server="1"} 0'].every((line) =>
+      metrics.includes(`\nsluice_clickhouse_up{${line}\n`),
+    );
+  }, 'the metrics name the server');
 
   await assert.rejects(sluice.admin('backup', 'create'), /ClickHouse server 1 \(from 0\) does not answer/);
   const all = "SELECT count() FROM events WHERE identity = 'eve'";
@@ -296,10 +287,10 @@ test('while a server is away its records are accepted and wait, and all others a
   const exported = await submitExport(sluice, itsToken, [{ identity: 'nobody' }]);
   await untilExportComplete(sluice, itsToken, exported);
   assert.deepEqual(await readRecords(sluice, itsToken, exported), []);
-  await until(async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable', {
-    deadlineMs: 60_000,
-    what: 'the deletion says what it waits for',
-  });
+  await until(
+    async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable',
+    'the deletion says what it waits for',
+  );
   // A worker of before there were several servers does not take it either.
   const chosen = await asProcessWith([first.url], chooseRequests);
   assert.deepEqual([chosen.requests, chosen.waitsForServers], [[], true]);
@@ -330,17 +321,17 @@ test('while the first server is away records are accepted, all others are stored
   for (const appId of [...wide.appIds, ...narrow.appIds])
     await sendEvents(sluice, appId, 'go', [{ identity: 'joe' }]);
   const all = `SELECT count() FROM events WHERE identity = 'joe'`;
-  await until(async () => (await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`)) === '3', {
-    deadlineMs: 60_000,
-    what: 'the records of the others are stored',
-  });
+  await until(
+    async () => (await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`)) === '3',
+    'the records of the others are stored',
+  );
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   // Its rows are elsewhere, but what makes it sure is at the home.
   const requestId = await submitAccepted(sluice, itsToken, [{ identity: 'joe' }]);
-  await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
-    deadlineMs: 60_000,
-    what: 'the deletion waits',
-  });
+  await until(
+    async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable',
+    'the deletion waits',
+  );
   assert.equal(await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
   // A move between the others needs it too, and would close its shard.
   const placeOf = async (shard: number) => ((await sluice.admin('shards', 'list')) as ShardView[])[shard];
@@ -600,10 +591,10 @@ test('a move of a shard that is killed at each step and continued loses and dupl
       }
       await send();
       requestId = await submitAccepted(sluice, token, [{ identity: 'mo' }]);
-      await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
-        deadlineMs: 60_000,
-        what: 'the deletion waits for the move',
-      });
+      await until(
+        async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable',
+        'the deletion waits for the move',
+      );
       revision = (await showDeletion(sluice, requestId)).revision ?? 0;
       // A worker that was paused since before the move stores nothing on either server.
       await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);

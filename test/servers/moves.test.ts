@@ -86,13 +86,10 @@ async function withWorker(work: () => Promise<unknown>): Promise<void> {
   const worker = await sluice.addWorker();
   try {
     await work();
-    await until(
-      async () => {
-        const waiting = Array.from({ length: shards }, (_, each) => redis.zcard(shardKeys.segments(each)));
-        return (await Promise.all(waiting)).every((count) => count === 0);
-      },
-      { deadlineMs: 60_000, what: 'everything is stored' },
-    );
+    await until(async () => {
+      const waiting = Array.from({ length: shards }, (_, each) => redis.zcard(shardKeys.segments(each)));
+      return (await Promise.all(waiting)).every((count) => count === 0);
+    }, 'everything is stored');
   } finally {
     await worker.stop();
   }
@@ -265,8 +262,7 @@ async function startGates() {
   return { gates, env, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
 }
 
-const isHeld = (gate: ClickHouseGate) =>
-  until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'a statement is held' });
+const isHeld = (gate: ClickHouseGate) => until(() => gate.held.length > 0, 'a statement is held');
 
 test('a move that fails before it has changed a server is forgotten', async () => {
   const { gates, moveThrough, close } = await startGates();
@@ -338,10 +334,10 @@ test('a server that a move opens late, when the shard has moved back, is closed 
 });
 
 test('no shard is moved from a server that was set back, and a move that was under way is reverted', async () => {
-  await until(async () => (await redis.hexists(registryKeys.witness, 'kept:0')) === 1, {
-    deadlineMs: 60_000,
-    what: 'the server has seen a number',
-  });
+  await until(
+    async () => (await redis.hexists(registryKeys.witness, 'kept:0')) === 1,
+    'the server has seen a number',
+  );
   await killedAt('shard_closed', 1);
   await ask(0, 'TRUNCATE TABLE witness');
   await assert.rejects(move(1), /was set back .* once "shards move 0 --to 0" has reverted the move/);
@@ -371,7 +367,7 @@ test('a move waits for a restore, and a restore for a move', async () => {
   const [held, heldMs] = ['restore another', 3_600_000];
   await redis.set(lock, held, 'PX', heldMs);
   const moving = move(1);
-  await until(async () => (await redis.pttl(lock)) < heldMs / 2, { deadlineMs: 60_000, what: 'it waits' });
+  await until(async () => (await redis.pttl(lock)) < heldMs / 2, 'it waits');
   assert.equal(await redis.get(lock), held);
   await redis.del(lock);
   assert.deepEqual(await moving, moved);

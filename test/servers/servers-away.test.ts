@@ -61,19 +61,16 @@ test('a server that hangs is waited for once, and is there again when it answers
   assert.deepEqual(await there(), [0]);
   const asked = servers.all[1]?.query({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(100) });
   await assert.rejects(within(asked as Promise<unknown>, 60_000), /aborted/);
-  await until(
-    async () => {
-      const seen = await there();
-      // By then the server has noticed whatever was given up before.
-      for (const _ of [1, 2]) await (await fetch(`${other.url}/ping`)).text();
-      return seen.length === 1 && other.held.size > 0;
-    },
-    { deadlineMs: 60_000, what: 'it is asked again, and nobody waits for the answer' },
-  );
+  await until(async () => {
+    const seen = await there();
+    // By then the server has noticed whatever was given up before.
+    for (const _ of [1, 2]) await (await fetch(`${other.url}/ping`)).text();
+    return seen.length === 1 && other.held.size > 0;
+  }, 'it is asked again, and nobody waits for the answer');
 
   other.hangs = false;
   for (const reply of other.held) reply.end(other.answer);
-  await until(async () => (await there()).length === 2, { deadlineMs: 60_000, what: 'it is there again' });
+  await until(async () => (await there()).length === 2, 'it is there again');
   await clickhouse.close();
 });
 
@@ -106,10 +103,7 @@ test('merges that were stopped for a round go on when their server is back, thou
   assert.deepEqual(told, ['SYSTEM STOP MERGES']);
 
   other.isGone = false;
-  await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, {
-    deadlineMs: 60_000,
-    what: 'it is there again',
-  });
+  await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, 'it is there again');
   await resumeAfterCrash(options);
   assert.ok(told.includes('SYSTEM START MERGES'));
 });

@@ -125,19 +125,16 @@ test('a connection that does not ask who is the primary takes over as soon as th
   await beside.set(registryKeys.epoch, epoch);
   replica.sigstop();
   try {
-    await until(async () => (await ask(first.port, 'set', 'key', '')).startsWith('NOREPLICAS'), {
-      deadlineMs: 60_000,
-      what: 'it refuses to write',
-    });
+    await until(
+      async () => (await ask(first.port, 'set', 'key', '')).startsWith('NOREPLICAS'),
+      'it refuses to write',
+    );
     followPrimary(await connectTo(first), { deployment: () => ({ epoch, shards: 1 }), log });
     assert.equal(await beside.hget(registryKeys.primary, 'id'), null);
   } finally {
     replica.sigcont();
   }
-  await until(() => beside.hget(registryKeys.primary, 'id'), {
-    deadlineMs: 60_000,
-    what: 'it is taken over',
-  });
+  await until(() => beside.hget(registryKeys.primary, 'id'), 'it is taken over');
 });
 
 test('after a take-over only who knows suppressions that were lost reads all of them again', async () => {
@@ -180,10 +177,10 @@ test('after a take-over only who knows suppressions that were lost reads all of 
     assert.ok(await takeOver(next, 'second'));
     leadsTo = next;
     const latest = await versionOf(next);
-    await until(() => knowing.version() === latest && other.version() === latest, {
-      deadlineMs: 60_000,
-      what: 'both know the new version',
-    });
+    await until(
+      () => knowing.version() === latest && other.version() === latest,
+      'both know the new version',
+    );
     assert.deepEqual([has(knowing, 'ada'), has(knowing, 'eve'), has(other, 'ada')], [true, false, true]);
     assert.match(await ask(second.port, 'info', 'commandstats'), /^cmdstat_hscan:calls=1,/m);
   } finally {

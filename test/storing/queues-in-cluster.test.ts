@@ -45,23 +45,20 @@ test('workers whose connections were renewed while the cluster failed get jobs a
   const runAll = async (jobId: string) => {
     // The queues' own connection may still be looking for the master that was silent. A job is added once by its id.
     for (const queue of queues)
-      await until(() => queue.add('store', {}, { ...storeJobOptions, jobId }), {
-        deadlineMs: 60_000,
-        what: 'a job is added',
-      });
-    await until(() => names.every((name) => ran.has(`${name} ${jobId}`)), {
-      deadlineMs: 90_000,
-      what: `every worker runs its job ${jobId}`,
-    });
+      await until(() => queue.add('store', {}, { ...storeJobOptions, jobId }), 'a job is added');
+    await until(
+      () => names.every((name) => ran.has(`${name} ${jobId}`)),
+      `every worker runs its job ${jobId}`,
+    );
   };
   try {
     await runAll('before');
     silent.sigstop();
     for (const { port } of cluster.masters.filter((master) => master !== silent)) {
-      await until(async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:fail'), {
-        deadlineMs: 90_000,
-        what: 'the cluster fails',
-      });
+      await until(
+        async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:fail'),
+        'the cluster fails',
+      );
     }
     await new Promise((resolve) => setTimeout(resolve, failsMs));
     silent.sigcont();

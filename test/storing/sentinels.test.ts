@@ -95,7 +95,7 @@ async function close(redis: Redis): Promise<void> {
 /** Until then the connections to the sentinels are made. */
 async function untilConfirmed(redis: Redis): Promise<void> {
   const isConfirmed = () => onReplicas(redis, 'key', () => redis.set('key', '0')).catch(() => false);
-  await until(isConfirmed, { deadlineMs: 30_000, what: 'a command is confirmed' });
+  await until(isConfirmed, 'a command is confirmed');
 }
 
 async function open(): Promise<Redis> {
@@ -188,7 +188,7 @@ test('many who ask for what there is not share confirmations', async () => {
 test('a connection that is ended while it waits for its next attempt says so, and so the connections to its sentinels end', async () => {
   const redis = (await open()) as Single;
   redis.disconnect(true);
-  await until(() => redis.status === 'reconnecting', { deadlineMs: 30_000, everyMs: 1, what: 'it waits' });
+  await until(() => redis.status === 'reconnecting', { everyMs: 1, what: 'it waits' });
   await close(redis);
 });
 

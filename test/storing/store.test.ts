@@ -267,7 +267,7 @@ test('does not call a token burnt while an insert of the segment is running', as
     async () =>
       (await rowsOf("SELECT 1 FROM system.processes WHERE Settings['log_comment'] LIKE 'store events%'"))
         .length > 0,
-    { deadlineMs: 60_000, what: 'the insert is running' },
+    'the insert is running',
   );
   await assert.rejects(store(segment), /another insert of this segment is running/);
   assert.deepEqual(await names(), []);
@@ -309,7 +309,7 @@ for (const [how, removalOf] of Object.entries(removals)) {
         await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
         return (await names()).length > 0;
       },
-      { deadlineMs: 120_000, what: 'the token of the emptied part is erased', everyMs: 200 },
+      { what: 'the token of the emptied part is erased', everyMs: 200 },
     );
     assert.deepEqual(await names(), ['a', 'b'], 'this is what the marker row prevents');
   });
@@ -440,7 +440,7 @@ const failedLines = () => rowsOf("SELECT line FROM failed_events WHERE table_nam
 async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ result: Promise<string> }> {
   gate.hold(({ sql }) => statement.test(sql));
   const result = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, `the worker wants to ${statement}`);
   return { result };
 }
 
@@ -544,10 +544,7 @@ test('keeps only the place, reason, length and hash of a failed row that names n
 async function deleteFailedRows(): Promise<void> {
   await run("ALTER TABLE failed_events DELETE WHERE app_id IN ('1000000001')");
   const emptied = `SELECT 1 FROM system.parts WHERE database = '${database}' AND table = 'failed_events' AND active AND rows = 0`;
-  await until(async () => (await rowsOf(emptied)).length === 0, {
-    deadlineMs: 120_000,
-    what: 'parts that got empty are gone',
-  });
+  await until(async () => (await rowsOf(emptied)).length === 0, 'parts that got empty are gone');
 }
 
 test('a worker that was paused before it looked for failed rows brings none back after a deletion', async () => {
@@ -792,7 +789,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.startsWith('INSERT INTO stored_events'));
   const retried = retryFailed(retryContext(gated));
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry sends a row' });
+  await until(() => gate.held.length > 0, 'the retry sends a row');
   await deleteFailedRows();
   gate.release();
   assert.deepEqual(await retried, { retried: 0, left: 2 });
@@ -803,7 +800,7 @@ test('a retry that has lost its lock sends no further row, and leaves the lock t
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry looks for its first row' });
+  await until(() => gate.held.length > 0, 'the retry looks for its first row');
   await redis.set(registryKeys.maintenanceLock, 'round another', 'PX', 40_000);
   gate.release();
   await assert.rejects(retried, /has taken over the failed rows/);
@@ -823,7 +820,7 @@ const restores = [
 async function storeOverRestore(segment: Segment, statement: string, isOutstanding: boolean) {
   gate.hold(({ sql }) => sql.startsWith(statement));
   const stored = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `the worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, `the worker wants to ${statement}`);
   if (!isOutstanding) await redis.flushall();
   await refuseSegments(clickhouse, 0, segment.number);
   gate.release();

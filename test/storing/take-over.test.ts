@@ -71,7 +71,7 @@ async function openAsPrimary({ url }: RedisHandle): Promise<Redis> {
   connections.push(redis);
   await untilReady(redis, 30_000);
   const primary = followPrimary(redis, { deployment: () => ({ epoch, shards: 1 }), log });
-  await until(() => primary.id(0) !== undefined, { deadlineMs: 60_000, what: 'the server is taken over' });
+  await until(() => primary.id(0) !== undefined, 'the server is taken over');
   return redis;
 }
 
@@ -195,10 +195,7 @@ test('a process whose primary has no replica that confirms asks the sentinels ag
     await assert.rejects(takeTurn(redis, 'other', 10), NotOnReplicas);
     await within(closed, 60_000);
     replica?.sigcont();
-    await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), {
-      deadlineMs: 60_000,
-      what: 'it has a turn again',
-    });
+    await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), 'it has a turn again');
   } finally {
     replica?.sigcont();
     redis.disconnect();
@@ -223,10 +220,7 @@ test('connections follow sentinels that reach each other, not one that was cut o
       assert.equal(leadsTo(redis), former.ip);
     }
     for (const other of others) former.cutFrom(other);
-    await until(async () => (await own.primary()) !== own.servers[0], {
-      deadlineMs: 60_000,
-      what: 'another server is the primary',
-    });
+    await until(async () => (await own.primary()) !== own.servers[0], 'another server is the primary');
     // One may have been on its way.
     const found = opened.map((redis) => {
       const places: (string | undefined)[] = [];
@@ -239,15 +233,15 @@ test('connections follow sentinels that reach each other, not one that was cut o
         await redis.set('looked', '1').catch(() => leaveServer(redis));
         return redis.status === 'ready' && others.some(({ ip }) => ip === leadsTo(redis));
       };
-      await until(looks, { deadlineMs: 60_000, what: 'it leads to the new primary' });
+      await until(looks, 'it leads to the new primary');
     }
     for (const places of found)
       assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
     // The one that was cut off still names the former primary, and does not count.
-    await until(() => takeTurn(confirmed, 'turn', 10).catch(() => false), {
-      deadlineMs: 60_000,
-      what: 'the sentinels confirm the new primary',
-    });
+    await until(
+      () => takeTurn(confirmed, 'turn', 10).catch(() => false),
+      'the sentinels confirm the new primary',
+    );
   } finally {
     for (const redis of opened) redis.disconnect();
     await own.remove();
@@ -302,10 +296,10 @@ async function commitBesideLoss(
     await untilOnAll(former);
     await ask(second.port, 'replicaof', 'no', 'one');
     await ask(third.port, 'replicaof', '127.0.0.1', String(second.port));
-    await until(async () => (await ask(second.port, 'info', 'replication')).includes('state=online'), {
-      deadlineMs: 60_000,
-      what: 'the new primary has a replica',
-    });
+    await until(
+      async () => (await ask(second.port, 'info', 'replication')).includes('state=online'),
+      'the new primary has a replica',
+    );
     await lose(next as Single);
     target.port = second.port;
     way.reset();
@@ -320,7 +314,7 @@ async function commitBesideLoss(
       );
     };
     await until(isAnswered, deadline);
-    await until(async () => others.status === 'ready', { deadlineMs: 60_000, what: 'a connection' });
+    await until(async () => others.status === 'ready', 'a connection');
     return { before, after, lost: losses.commits(), holds: (await next?.get(registryKeys.epoch)) === epoch };
   } finally {
     commits.disconnect();

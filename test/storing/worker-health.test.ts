@@ -14,10 +14,7 @@ const sluice = await ownSluice({ workers: 0 });
 const port = await freePort();
 const url = `http://127.0.0.1:${port}`;
 worker = await sluice.addWorker({ WORKER_ADMIN_PORT: String(port) });
-await until(async () => (await get('/health/ready')).status === 200, {
-  deadlineMs: 60_000,
-  what: 'the worker is ready',
-});
+await until(async () => (await get('/health/ready')).status === 200, 'the worker is ready');
 
 async function get(path: string, from = url): Promise<{ status: number; text: string }> {
   const reply = await fetch(`${from}${path}`, { signal: AbortSignal.timeout(15_000) });
@@ -28,18 +25,15 @@ test('shows its own metrics, which the API process then leaves out', async () =>
   await track(sluice.baseUrl, { body: { app_id: sluice.appId, event: 'Told', identity: 'ada' } });
   await until(
     async () => (await get('/metrics')).text.includes('sluice_insert_rows_total{table="events"} 1\n'),
-    {
-      deadlineMs: 60_000,
-      what: 'the worker counts the row that it stored',
-    },
+    'the worker counts the row that it stored',
   );
   // Once a worker without a port has shared its metrics, this one would have done so too.
   const sharing = await sluice.addWorker();
   const shared = /^sluice_rows_quarantined_total\{table="events"\} 0$/m;
-  await until(async () => shared.test((await get('/metrics', sluice.adminUrl)).text), {
-    deadlineMs: 60_000,
-    what: 'the API process shows the metrics of the worker without a port',
-  });
+  await until(
+    async () => shared.test((await get('/metrics', sluice.adminUrl)).text),
+    'the API process shows the metrics of the worker without a port',
+  );
   const { text } = await get('/metrics', sluice.adminUrl);
   assert.match(text, /^sluice_records_accepted_total\{endpoint="track"\} 1$/m);
   assert.doesNotMatch(text, /^sluice_insert_rows_total\{/m);
@@ -60,17 +54,11 @@ test('answers other paths with 404 and other methods with 405', async () => {
 
 test('is not ready, but live, while Redis is away', async () => {
   await sluice.redis.stop();
-  await until(async () => (await get('/health/ready')).status === 503, {
-    deadlineMs: 60_000,
-    what: 'the worker is not ready',
-  });
+  await until(async () => (await get('/health/ready')).status === 503, 'the worker is not ready');
   assert.equal((await get('/health/ready')).text, '{"ready":false,"missing":["redis"]}');
   assert.equal((await get('/health/live')).status, 200);
   await sluice.redis.restart();
-  await until(async () => (await get('/health/ready')).status === 200, {
-    deadlineMs: 60_000,
-    what: 'the worker is ready again',
-  });
+  await until(async () => (await get('/health/ready')).status === 200, 'the worker is ready again');
 });
 
 test('is not ready, but live, while ClickHouse is away; an API process stays ready and says so', async () => {
@@ -80,10 +68,10 @@ test('is not ready, but live, while ClickHouse is away; an API process stays rea
     [url, 503, false],
     [sluice.baseUrl, 200, true],
   ] as const) {
-    await until(async () => (await get('/health/ready', from)).text.includes(waits), {
-      deadlineMs: 60_000,
-      what: `${from} says that ClickHouse is away`,
-    });
+    await until(
+      async () => (await get('/health/ready', from)).text.includes(waits),
+      `${from} says that ClickHouse is away`,
+    );
     assert.deepEqual(await get('/health/ready', from), {
       status,
       text: JSON.stringify({ ready, missing: [waits] }),
@@ -92,10 +80,10 @@ test('is not ready, but live, while ClickHouse is away; an API process stays rea
   assert.equal((await get('/health/live')).status, 200);
   await sluice.clickhouse.restart();
   for (const from of [url, sluice.baseUrl])
-    await until(async () => (await get('/health/ready', from)).text === '{"ready":true,"missing":[]}', {
-      deadlineMs: 60_000,
-      what: `${from} is ready, and nothing is missing`,
-    });
+    await until(
+      async () => (await get('/health/ready', from)).text === '{"ready":true,"missing":[]}',
+      `${from} is ready, and nothing is missing`,
+    );
 });
 
 test('is live, but not ready, while the state is not loaded', async () => {
@@ -106,10 +94,10 @@ test('is live, but not ready, while the state is not loaded', async () => {
     REDIS_URL: `${sluice.redisUrl}/9`,
   });
   const other = `http://127.0.0.1:${port}`;
-  await until(async () => (await get('/health/ready', other)).text.includes('"state:'), {
-    deadlineMs: 60_000,
-    what: 'it says that the state is missing',
-  });
+  await until(
+    async () => (await get('/health/ready', other)).text.includes('"state:'),
+    'it says that the state is missing',
+  );
   assert.equal((await get('/health/ready', other)).status, 503);
   assert.equal((await get('/health/live', other)).status, 200);
   assert.equal((await waiting.sigterm()).code, 0);

@@ -32,14 +32,11 @@ export async function readRedisSettings(
   });
   redis.on('error', () => undefined);
   try {
-    await until(
-      async () => {
-        if (server.exitCode !== null) throw new Error(said);
-        if (redis.status !== 'ready') await redis.connect();
-        return (await redis.ping()) === 'PONG';
-      },
-      { deadlineMs: 60_000, what: 'redis-server answers' },
-    );
+    await until(async () => {
+      if (server.exitCode !== null) throw new Error(said);
+      if (redis.status !== 'ready') await redis.connect();
+      return (await redis.ping()) === 'PONG';
+    }, 'redis-server answers');
     const values = (await redis.config('GET', ...(names as [string]))) as string[];
     const found: Record<string, string> = {};
     for (let at = 0; at < values.length; at += 2) found[String(values[at])] = String(values[at + 1]);

@@ -52,7 +52,7 @@ export async function enter(
 /** Settles when the clipboard has what is wanted: a page that copies is told later than its click ends. */
 export async function untilCopied(page: Page, isWanted: (text: string) => boolean): Promise<void> {
   const copied = async () => isWanted(String(await page.evaluate('navigator.clipboard.readText()')));
-  await until(copied, { deadlineMs: 60_000, what: 'the clipboard has the text' });
+  await until(copied, 'the clipboard has the text');
 }
 
 /** Follows a link of the navigation. */

@@ -37,7 +37,7 @@ export async function beginPairing(baseUrl: string, appId: string, from?: string
     const answer = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
     return answer.status !== 503 && answer;
   };
-  const { status, body } = await until(begin, { deadlineMs: 60_000, what: 'a pairing is begun or refused' });
+  const { status, body } = await until(begin, 'a pairing is begun or refused');
   if (status !== 201) throw new Error(`no pairing: ${status} ${JSON.stringify(body)}`);
   return body as Pairing;
 }
@@ -110,7 +110,7 @@ export function openLivePage(
     },
     shown,
     untilShown: async (count) => {
-      await until(() => shown().length >= count, { deadlineMs: 60_000, what: `${count} messages are shown` });
+      await until(() => shown().length >= count, `${count} messages are shown`);
       return shown();
     },
     untilClosed: (deadlineMs = 60_000) =>

@@ -403,7 +403,7 @@ test('identifications as a suppressed user cost others no more than identificati
   assert.equal(await rowsOf(user.identity), 0);
   // As many as may be joined in a minute, and in one identity. A worker moves them to the list once a second.
   const namesNow = async () => (JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names;
-  await until(async () => (await namesNow()) > 1, { deadlineMs: 60_000, what: 'devices are joined' });
+  await until(async () => (await namesNow()) > 1, 'devices are joined');
   const names = await namesNow();
   assert.ok(names <= 1 + 3 * suppressions.joins.max, String(names));
   // The other half of the devices are merged with the other identity.
@@ -565,7 +565,7 @@ test('a deletion that suppresses leaves nothing, and nothing comes after it', as
       assert.equal(answer.status, 201, answer.text);
       return answer;
     },
-    { deadlineMs: 60_000, what: 'the deletion is submitted', everyMs: 200 },
+    { what: 'the deletion is submitted', everyMs: 200 },
   );
   const { deletion_request_id: id } = JSON.parse(reply.text) as { deletion_request_id: string };
   await send(two, paths.track, { app_id: main, event: 'After', user_id: userId });
@@ -627,10 +627,7 @@ test('tells whether a user is suppressed and since when, how many are, and how m
   const between = await read(two);
   assert.deepEqual([between.users - before.users, between.names - before.names], [2, 2]);
   await send(two, paths.track, { app_id: staging, event: 'No', identity });
-  await until(async () => (await read(one)).records === before.records + 1, {
-    deadlineMs: 60_000,
-    what: 'the record is counted',
-  });
+  await until(async () => (await read(one)).records === before.records + 1, 'the record is counted');
   const stats = (await sluice.admin('environments', 'stats', staging)) as { suppressed: number };
   assert.ok(stats.suppressed > 0);
   const lines = (await sluice.admin('audit', 'list', '--limit', '20')) as {
@@ -750,10 +747,7 @@ test('loses no suppression when an API process dies in it and Redis is emptied l
   for (const url of urls) {
     await until(
       async () => isAccepted(await post(url, paths.track, { app_id: main, event: 'No', identity })),
-      {
-        deadlineMs: 60_000,
-        what: 'records are taken again',
-      },
+      'records are taken again',
     );
     await send(url, paths.track, { app_id: main, event: 'No', user_id: userId });
     await send(url, paths.track, { app_id: main, event: 'Yes', identity: freed.identity });

@@ -171,7 +171,7 @@ describe('on a deployment behind a proxy that ends each connection after ten req
     assert.equal(sent.status, 200);
     const ids = account.appIds.join("','");
     const stored = () => sluice.rows(`SELECT app_id, event, identity FROM events WHERE app_id IN ('${ids}')`);
-    await until(async () => (await stored()).length === 1, { deadlineMs: 60_000, what: 'it is stored' });
+    await until(async () => (await stored()).length === 1, 'it is stored');
     const out = join(dir, 'proxy');
     const { code, output } = await bench(
       ...['single', '--url', url, '--app-id', account.appIds.join(',')],

@@ -80,7 +80,7 @@ async function checkAgainst(status: number, rows: readonly object[]) {
   await once(server, 'listening');
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const load = startSoakLoad({ targets: () => [url], appId: '1', clients: 1, rate: 100 });
-  await until(() => load.requests > 0, { deadlineMs: 60_000, what: 'a request was sent' });
+  await until(() => load.requests > 0, 'a request was sent');
   await load.stop();
   server.close();
   return load.check({ rows: async () => rows } as unknown as SluiceHandle);
@@ -96,7 +96,7 @@ test('finds acknowledged events that are not stored, and refused ones that are',
 test('finds events that are doubled, and allows one row for what was not answered', async () => {
   // No server listens there, so all outcomes are unknown.
   const load = startSoakLoad({ targets: () => ['http://127.0.0.1:1'], appId: '1', clients: 1, rate: 100 });
-  await until(() => load.requests > 0, { deadlineMs: 60_000, what: 'a request was sent' });
+  await until(() => load.requests > 0, 'a request was sent');
   await load.stop();
   const rows = [{ n: 0, copies: '2' }];
   const checked = await load.check({ rows: async () => rows } as unknown as SluiceHandle);

@@ -49,7 +49,7 @@ function client(port: number): Client {
 }
 
 function shows(one: Client, text: string): Promise<true> {
-  return until(() => one.text === text, { deadlineMs: 60_000, what: `the client has ${text}` });
+  return until(() => one.text === text, `the client has ${text}`);
 }
 
 test('a black hole delivers nothing until it ends, then everything', async () => {
@@ -79,16 +79,13 @@ test('dropped replies: the command is executed, its caller gets no answer, and t
   proxy.dropReplies();
   one.send('SET dropped yes');
   const direct = client(redis.port);
-  await until(
-    () => {
-      direct.send('GET dropped');
-      return direct.text.includes('yes');
-    },
-    { deadlineMs: 60_000, what: 'the command is carried out' },
-  );
+  await until(() => {
+    direct.send('GET dropped');
+    return direct.text.includes('yes');
+  }, 'the command is carried out');
   assert.equal(one.text, '+PONG\r\n');
   proxy.pass();
-  await until(() => one.ended, { deadlineMs: 60_000, what: 'the connection that lost a reply ends' });
+  await until(() => one.ended, 'the connection that lost a reply ends');
   assert.equal(one.ended, 'ECONNRESET');
   idle.send('PING');
   await shows(idle, '+PONG\r\n+PONG\r\n');
@@ -101,7 +98,7 @@ test('a cut resets connections old and new until it ends', async () => {
   proxy.cut();
   const fresh = client(proxy.port);
   for (const each of [old, fresh]) {
-    await until(() => each.ended, { deadlineMs: 60_000, what: 'the connection ends' });
+    await until(() => each.ended, 'the connection ends');
     assert.equal(each.ended, 'ECONNRESET');
   }
   proxy.pass();

@@ -145,7 +145,7 @@ test('when interrupted, ends all files and everything they started, and starts n
   const waits = Object.fromEntries(pidFiles.map((file, i) => [`a${i}.test.mjs`, hangs(file)]));
   const one = run({ ...waits, 'b.test.mjs': "test('holds', () => {});" }, 120);
   const started = () => pidFiles.every((file) => readText(file) !== '');
-  await until(started, { deadlineMs: 60_000, what: 'the files run' });
+  await until(started, 'the files run');
   one.process.kill('SIGINT');
   assert.equal(await one.ended, 130, one.text());
   assert.equal(summary(one.text()).fail, filesAtOnce.usual);

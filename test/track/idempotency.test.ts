@@ -119,7 +119,7 @@ test('counts the repeats that say something else, so that a key which a stranger
   const fromPage = repeat(10, (n) => event({ id: 'order-5001', event: `Page ${n}` }));
   await collectOf({ ...request('2026-03-01T12:30:01Z'), messages: fromPage });
   await segmentOf(repeat(10, (n) => ({ ...bought, event: `Bought ${n}` })));
-  await until(async () => (await counted()) >= 47, { deadlineMs: 60_000, what: 'they are counted' });
+  await until(async () => (await counted()) >= 47, 'they are counted');
   assert.ok((await counted()) <= 50, `${await counted()}: equal repeats are not counted`);
   await untilStored(sluice);
   const kept = await sluice.rows(`SELECT event FROM events WHERE app_id = '${mine}' ORDER BY event`);
@@ -357,13 +357,10 @@ test('remembers keys when Redis is killed and comes back', async () => {
   await sluice.redis.restart();
   const answers = await Promise.all(
     keyed.map((event) =>
-      until(
-        async () => {
-          const answer = await track({ event: 'survivor, again', ...event });
-          return answer.status === 503 ? undefined : answer;
-        },
-        { deadlineMs: 60_000, what: 'the API takes events again' },
-      ),
+      until(async () => {
+        const answer = await track({ event: 'survivor, again', ...event });
+        return answer.status === 503 ? undefined : answer;
+      }, 'the API takes events again'),
     ),
   );
   answers.forEach(assertAccepted);
@@ -390,10 +387,7 @@ test("stores a key once that is repeated after the workers were away and Redis's
     const again = () => trackAll(repeated.map((event) => ({ event: 'away, again', ...event })));
     assertAccepted(await again());
     await worker.restart();
-    await until(async () => (await clock()) > stood, {
-      deadlineMs: 60_000,
-      what: 'the worker moves the clock of claims',
-    });
+    await until(async () => (await clock()) > stood, 'the worker moves the clock of claims');
     await untilStored(sluice);
     assertAccepted(await again());
     const movedMs = ((await clock()) - stood) / 1000;
@@ -430,7 +424,6 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
     [1, 0],
   ] as const) {
     await until(async () => (await ballast(count, length)).code === 'overloaded', {
-      deadlineMs: 60_000,
       what: `the backlog has no room for ${count} events of ${length} characters`,
       everyMs: 1,
     });
@@ -438,18 +431,15 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
   // After a late refusal the API cannot tell whether an earlier copy was accepted. It answers unknown, and the test repeats.
   const refused = await Promise.all(
     sluice.api.map(({ baseUrl }, n) =>
-      until(
-        async () => {
-          const answer = await post(baseUrl, paths.track, {
-            app_id: appId,
-            event: 'outage, refused',
-            identity: 'refused',
-            idempotency_key: `refused ${n}`,
-          });
-          return answer.code !== 'unknown' && answer;
-        },
-        { deadlineMs: 60_000, what: 'the API says that it stored nothing' },
-      ),
+      until(async () => {
+        const answer = await post(baseUrl, paths.track, {
+          app_id: appId,
+          event: 'outage, refused',
+          identity: 'refused',
+          idempotency_key: `refused ${n}`,
+        });
+        return answer.code !== 'unknown' && answer;
+      }, 'the API says that it stored nothing'),
     ),
   );
   for (const { status, code, headers } of refused) {
@@ -470,7 +460,7 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
           });
           return answer.status === 503 ? undefined : answer;
         },
-        { deadlineMs: 90_000, what: 'the backlog has room', everyMs: 1_100 },
+        { what: 'the backlog has room', everyMs: 1_100 },
       ),
     ),
   );
@@ -501,7 +491,7 @@ test('stores nothing again under the same keys however CLAIM_BYTES_MAX changes, 
         const latest = await post(String(sluice.api[0]?.baseUrl), paths.track, again);
         return latest.status === 503 ? undefined : latest;
       },
-      { deadlineMs: 60_000, what: 'the API takes events again', everyMs: 200 },
+      { what: 'the API takes events again', everyMs: 200 },
     );
     assertAccepted(answer);
     assert.deepEqual(await stored('stable'), before);

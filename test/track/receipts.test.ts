@@ -34,10 +34,7 @@ for (const id of account.appIds) await sluice.admin('environments', 'set', id, .
 const key = await createKey(appId);
 const closedKey = await createKey(closed);
 await sluice.admin('environments', 'set', closed, '--write-key', 'required');
-await until(async () => (await askFor(['k'], closed, closedKey)).status === 200, {
-  deadlineMs: 30_000,
-  what: 'the API knows the keys',
-});
+await until(async () => (await askFor(['k'], closed, closedKey)).status === 200, 'the API knows the keys');
 
 async function createKey(id: string): Promise<string> {
   return ((await sluice.admin('write-keys', 'create', id)) as { write_key: string }).write_key;
@@ -125,10 +122,7 @@ test('who asks for receipts has the keys indexed before Redis forgets any, so th
     const read = (field: string) => redis.hget(state, field);
     assert.equal(Number(await read('keys_indexed_to')), 0);
     await redis.hincrby(state, 'claim_clock_us', 2 * keyIndex.unindexedMsMax * 1000);
-    await until(async () => Number(await read('keys_indexed_to')) > 0, {
-      deadlineMs: 30_000,
-      what: 'the keys are indexed',
-    });
+    await until(async () => Number(await read('keys_indexed_to')) > 0, 'the keys are indexed');
     assert.equal(await read('keys_forgotten_to'), '0');
   });
   assert.deepEqual(await statuses(['w1', 'none']), ['stored', 'unknown']);
@@ -139,10 +133,7 @@ test('a key that Redis has forgotten is known by the index, and one that is sent
   await untilStored(sluice);
   const before = await receiptsOf(['f1', 'f2', 'f3']);
   await withRedis(sluice, forgetKeys);
-  await until(async () => (await askFor(['f1'])).status === 200, {
-    deadlineMs: 30_000,
-    what: 'the index is made',
-  });
+  await until(async () => (await askFor(['f1'])).status === 200, 'the index is made');
   assert.deepEqual(await receiptsOf(['f1', 'f2', 'f3']), before);
   await trackAll('f1');
   await untilStored(sluice);
@@ -206,10 +197,10 @@ test('keys belong to one environment, and each asks with its own write key', asy
   assert.deepEqual(await statuses(['a1'], closed, closedKey), ['unknown']);
   const other = await createTestAccount(sluice, 'Stranger');
   const strange = await createKey(other.appIds[0] ?? '');
-  await until(async () => (await askFor(['a1'], other.appIds[0], strange)).status === 200, {
-    deadlineMs: 30_000,
-    what: 'the API knows the key',
-  });
+  await until(
+    async () => (await askFor(['a1'], other.appIds[0], strange)).status === 200,
+    'the API knows the key',
+  );
   const answers = await Promise.all([
     askWith({ app_id: appId, idempotency_keys: ['a1'] }),
     ...[strange, closedKey, account.apiKey, sluice.adminToken, token, `${key}x`, ''].map((secret) =>

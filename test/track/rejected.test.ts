@@ -39,13 +39,10 @@ async function send(path: string, body: object | string, status: number): Promis
 /** The list that an administrator sees, once it has this many entries. */
 function listed(count: number): Promise<RejectedEntry[]> {
   const what = `${count} rejected records are listed`;
-  return until(
-    async () => {
-      const entries = await listRejected(redis, sluice.appId);
-      return entries.length >= count && entries;
-    },
-    { deadlineMs: 30_000, what },
-  );
+  return until(async () => {
+    const entries = await listRejected(redis, sluice.appId);
+    return entries.length >= count && entries;
+  }, what);
 }
 
 const source = () => ({ endpoint: 'track' as const, appId: sluice.appId });

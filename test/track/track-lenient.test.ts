@@ -565,7 +565,7 @@ describe('environments stats', () => {
         assert.deepEqual(some, counts);
         return some;
       },
-      { deadlineMs: 60_000, what: 'all mending is counted', everyMs: 500 },
+      { what: 'all mending is counted', everyMs: 500 },
     );
     assert.deepEqual(shown, counts);
   });

@@ -53,13 +53,10 @@ const withBasic = (name: string, secret: string): Sent => [['Authorization', bas
 
 /** Settles when no API process takes a record of the environment without a key. */
 async function untilClosed(appId: string, headers: Sent = []): Promise<void> {
-  await until(
-    async () => {
-      const bodies = sluice.api.map((_, at) => write(paths.track, { app_id: appId }, headers, at));
-      return (await Promise.all(bodies)).every(({ status }) => status === 401);
-    },
-    { deadlineMs: 60_000, what: 'the API asks for a write key' },
-  );
+  await until(async () => {
+    const bodies = sluice.api.map((_, at) => write(paths.track, { app_id: appId }, headers, at));
+    return (await Promise.all(bodies)).every(({ status }) => status === 401);
+  }, 'the API asks for a write key');
 }
 
 const order = (fields: object = {}) => ({
@@ -137,10 +134,7 @@ test('a request without a write key always gets the same 401, and stores, claims
 
 test('counts requests without a key for the environment, and does not list them among its rejected records', async () => {
   const stats = async () => (await sluice.admin('environments', 'stats', closed)) as { unauthorized: number };
-  await until(async () => (await stats()).unauthorized >= 100, {
-    deadlineMs: 60_000,
-    what: 'the refused requests are counted',
-  });
+  await until(async () => (await stats()).unauthorized >= 100, 'the refused requests are counted');
   const listed = (await sluice.admin('rejected', 'list', closed)) as { code: string }[];
   // These are from before the environment required a key.
   assert.deepEqual(
@@ -212,10 +206,10 @@ test('keys can be replaced without an interruption', async () => {
     (await write(paths.userProperties, properties, bearer(secret), at)).status;
   for (const secret of both) assert.equal(await set(secret, 0), 200);
   const next = await createKey(closed, '--name', 'next');
-  await until(async () => (await set(next.write_key, 0)) + (await set(next.write_key, 1)) === 400, {
-    deadlineMs: 60_000,
-    what: 'every process knows the new key',
-  });
+  await until(
+    async () => (await set(next.write_key, 0)) + (await set(next.write_key, 1)) === 400,
+    'every process knows the new key',
+  );
   await sluice.admin('write-keys', 'revoke', closed, other.id);
   await untilClosed(closed, bearer(other.write_key));
   for (const secret of [key.write_key, next.write_key]) assert.equal(await set(secret, 1), 200);
@@ -297,17 +291,17 @@ test('an emptied Redis opens no environment, and a restore brings the keys back'
   const before = await documents();
   const event = order({ identity: 'eve', idempotency_key: 'after' });
   await withRedis(sluice, (redis) => redis.flushall());
-  await until(async () => (await write(paths.track, event, bearer(key.write_key))).status === 503, {
-    deadlineMs: 60_000,
-    what: 'nothing is accepted',
-  });
+  await until(
+    async () => (await write(paths.track, event, bearer(key.write_key))).status === 503,
+    'nothing is accepted',
+  );
   assert.equal((await write(paths.track, event)).status, 401);
   await sluice.admin('restore');
   assert.deepEqual(await documents(), before);
-  await until(async () => (await write(paths.track, event, bearer(key.write_key))).status === 200, {
-    deadlineMs: 60_000,
-    what: 'the key is good again',
-  });
+  await until(
+    async () => (await write(paths.track, event, bearer(key.write_key))).status === 200,
+    'the key is good again',
+  );
   assert.equal((await write(paths.track, event)).status, 401);
   assert.equal((await write(paths.track, event, bearer(other.write_key))).status, 401, 'it was revoked');
 });

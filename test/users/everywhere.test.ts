@@ -139,13 +139,10 @@ test('a user id that is somebody else in each environment takes no longer than t
 
 test('similar identities of all environments are named once, and none of another account', async () => {
   // What is found within a second is shown, so a busy machine may show nothing.
-  const similar = await until(
-    async () => {
-      const found = await of<{ similar: string[] }>(officer, own, '/similar', { identity: ada });
-      return found.similar.length > 0 ? found.similar : undefined;
-    },
-    { deadlineMs: 60_000, what: 'a similar identity is found' },
-  );
+  const similar = await until(async () => {
+    const found = await of<{ similar: string[] }>(officer, own, '/similar', { identity: ada });
+    return found.similar.length > 0 ? found.similar : undefined;
+  }, 'a similar identity is found');
   assert.deepEqual(similar, [ada.toUpperCase()]);
 });
 
@@ -192,11 +189,11 @@ test('the requests of a person are the ones that name or reach them: pending, co
   // It takes the identity along, which is found by that while it is pending, and afterwards by the name that was submitted.
   const id = await submit([{ user_id: 7 }, { identity: 'nobody' }]);
   const pending = async () => (await requestsOf({ user_id: 7 })).deletions.length === 1;
-  await until(pending, { deadlineMs: 60_000, what: 'the request is found' });
-  await until(async () => (await requestsOf({ user_id: 7 })).deletions[0]?.status === 'complete', {
-    deadlineMs: 60_000,
-    what: 'the deletion is complete',
-  });
+  await until(pending, 'the request is found');
+  await until(
+    async () => (await requestsOf({ user_id: 7 })).deletions[0]?.status === 'complete',
+    'the deletion is complete',
+  );
   const { deletions } = await requestsOf({ user_id: 7 });
   // Two events and the identification and the properties of the one, an event of the other.
   assert.deepEqual(

@@ -28,10 +28,7 @@ for (const appId of [sluice.appId, otherAppId]) {
   });
   assert.equal(reply.status, 200);
 }
-await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, {
-  deadlineMs: 60_000,
-  what: 'the events are stored',
-});
+await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, 'the events are stored');
 
 type Answer = {
   readonly status: number;
@@ -73,13 +70,10 @@ function askArrived(parameters: Readonly<Record<string, string | string[]>>, hea
 
 /** The same, and asks again after a 503: on a busy machine a query may take longer than it may. */
 function arrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
-  return until(
-    async () => {
-      const answer = await askArrived(parameters, headers);
-      return answer.status !== 503 && answer;
-    },
-    { deadlineMs: 60_000, what: 'the query is answered' },
-  );
+  return until(async () => {
+    const answer = await askArrived(parameters, headers);
+    return answer.status !== 503 && answer;
+  }, 'the query is answered');
 }
 
 const namesOf = ({ body }: Answer) => body.events.map(({ event }) => event);
@@ -298,10 +292,10 @@ describe('the page', { skip: withoutBrowser() }, () => {
       part(page, 'A phone').getByRole('link', { name: 'Event Visualizer' }).click(),
     ]);
     watching.setDefaultTimeout(60_000);
-    await until(async () => (await watching.locator('#code').inputValue()) === code, {
-      deadlineMs: 60_000,
-      what: 'the link has brought the code along',
-    });
+    await until(
+      async () => (await watching.locator('#code').inputValue()) === code,
+      'the link has brought the code along',
+    );
     await watching.fill('#token', sluice.adminToken);
     await watching.press('#token', 'Enter');
     await watching.locator('#status', { hasText: 'waiting for events' }).waitFor();
@@ -326,7 +320,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
       const shown = String(await page.locator('.screen .code').textContent());
       return /^...-...$/.test(shown) && shown !== code;
     };
-    await until(hasAnotherCode, { deadlineMs: 60_000, what: 'the phone has another code' });
+    await until(hasAnotherCode, 'the phone has another code');
     await press(page, 'Stop pairing');
     await page.locator('.screen .told', { hasText: 'Shake to pair' }).waitFor();
     assert.deepEqual(faults, []);

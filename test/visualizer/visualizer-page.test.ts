@@ -263,7 +263,7 @@ describe('the page', { skip }, () => {
         (await page.evaluate<string[]>('statuses')).some((text) =>
           text.includes('The service is stopping. Connecting again'),
         ),
-      { deadlineMs: 60_000, what: 'the page says that the service is stopping' },
+      'the page says that the service is stopping',
     );
     await admin.restart();
     await status(page, 'Paired · live');

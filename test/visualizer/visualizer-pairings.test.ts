@@ -118,10 +118,10 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
   });
   try {
     await redis.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
-    await until(async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'), {
-      deadlineMs: 60_000,
-      what: 'the cluster is up',
-    });
+    await until(
+      async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),
+      'the cluster is up',
+    );
     const { id, code } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
     assert.equal(await readPairingState(redis, id, '1'), 'waiting');
     assert.equal(await findPairingIdByCode(redis, code), id);
@@ -135,7 +135,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     await channel.listen(id, (words) => shown.push(words));
     await channel.publish(id, { kind: 'batch', count: 2, json: '{"a":"b c"}' });
     await channel.publish(id, { kind: 'ended', by: 'page' });
-    await until(() => shown.length === 2, { deadlineMs: 60_000, what: 'both are heard' });
+    await until(() => shown.length === 2, 'both are heard');
     assert.deepEqual(shown, [
       { kind: 'batch', count: 2, json: '{"a":"b c"}' },
       { kind: 'ended', by: 'page' },
@@ -237,22 +237,16 @@ describe('what a device has sent', () => {
       quickestMs >= visualizer.lookupMsMax - 5 && quickestMs < visualizer.lookupMsMax + 250,
       String(tookMs),
     );
-    await until(async () => (await readPairingState(redis, id, '1')) === 'live', {
-      deadlineMs: 60_000,
-      what: 'Redis answers again',
-    });
+    await until(async () => (await readPairingState(redis, id, '1')) === 'live', 'Redis answers again');
     await server.kill9();
-    await until(() => redis.status !== 'ready', { deadlineMs: 60_000, what: 'the connection is lost' });
+    await until(() => redis.status !== 'ready', 'the connection is lost');
     assert.equal(await show(batch(pairing)), true);
     await server.restart();
     await untilReady(redis, 30_000);
     await endPairing(redis, id, '1');
     // A machine that pauses may make Redis answer too late, and then nobody knows.
     for (const text of [pairing, '', 'x', pairing.slice(1), `${pairing}A`])
-      await until(async () => !(await show(batch(text))), {
-        deadlineMs: 60_000,
-        what: `"${text}" has ended`,
-      });
+      await until(async () => !(await show(batch(text))), `"${text}" has ended`);
   });
 
   test('reaches every listener, and no former one', async () => {
@@ -262,11 +256,11 @@ describe('what a device has sent', () => {
     const leave = await channel.listen(id, (words) => first.push(words));
     await channel.listen(id, (words) => second.push(words));
     await show(batch(pairing));
-    await until(() => first.length + second.length === 2, { deadlineMs: 60_000, what: 'both have heard it' });
+    await until(() => first.length + second.length === 2, 'both have heard it');
     leave();
     leave();
     await show(batch(pairing));
-    await until(() => second.length === 2, { deadlineMs: 60_000, what: 'the second has heard it' });
+    await until(() => second.length === 2, 'the second has heard it');
     assert.equal(first.length, 1);
   });
 
@@ -276,13 +270,10 @@ describe('what a device has sent', () => {
     const shown: ChannelMessage[] = [];
     await channel.listen(id, (words) => shown.push(words));
     await redis.client('KILL', 'TYPE', 'PUBSUB');
-    await until(() => shown[0]?.kind === 'gap', { deadlineMs: 60_000, what: 'the gap is told' });
-    await until(
-      async () => {
-        await show(batch(pairing));
-        return shown.some(({ kind }) => kind === 'batch');
-      },
-      { deadlineMs: 60_000, what: 'it goes on' },
-    );
+    await until(() => shown[0]?.kind === 'gap', 'the gap is told');
+    await until(async () => {
+      await show(batch(pairing));
+      return shown.some(({ kind }) => kind === 'batch');
+    }, 'it goes on');
   });
 });

@@ -59,14 +59,11 @@ async function pair(): Promise<Pairing & { readonly page: LivePage }> {
 function openAnswered(hello: unknown): Promise<LivePage> {
   const opened = async () => {
     const page = openLivePage(admin.adminUrl, hello);
-    const [first] = await until(() => page.said.length > 0 && page.said, {
-      deadlineMs: 60_000,
-      what: 'the service says something',
-    });
+    const [first] = await until(() => page.said.length > 0 && page.said, 'the service says something');
     if (first?.type !== 'refused') pages.push(page);
     return first?.reason !== 'unavailable' && page;
   };
-  return until(opened, { deadlineMs: 60_000, what: 'the page is paired or refused' });
+  return until(opened, 'the page is paired or refused');
 }
 
 function event(name: string, fields: object = {}) {
@@ -79,7 +76,7 @@ const send = (messages: readonly object[], pairing?: string) =>
 const untilEnded = (pairing: string, appId = sluice.appId) =>
   until(
     async () => (await collect(device.baseUrl, appId, [event('ended?')], pairing)).body.pairing === 'ended',
-    { deadlineMs: 60_000, what: 'the device is told that the pairing has ended' },
+    'the device is told that the pairing has ended',
   );
 const keyOf = (pairing: string) => visualizerKeys.pairing(String(pairingIdOfSecret(pairing)));
 
@@ -400,10 +397,7 @@ describe('a paired page', () => {
     );
     back.socket.terminate();
     await redis.pexpire(keyOf(pairing), 1);
-    await until(async () => (await redis.exists(keyOf(pairing))) === 0, {
-      deadlineMs: 60_000,
-      what: 'it ends',
-    });
+    await until(async () => (await redis.exists(keyOf(pairing))) === 0, 'it ends');
     await untilEnded(pairing);
   });
 
@@ -467,7 +461,7 @@ describe('a caller who is no administrator with a code', () => {
     );
     const isSettled = ({ socket, closed }: LivePage) =>
       socket.readyState === socket.OPEN || closed() !== undefined;
-    await until(() => silent.every(isSettled), { deadlineMs: 60_000, what: 'each is let in or not' });
+    await until(() => silent.every(isSettled), 'each is let in or not');
     const served = (await pagesServed()) - before;
     assert.ok(served <= visualizer.unpairedPerAddressMax, `${served} pages that say nothing are served`);
     await openPage(code).heard('paired');
@@ -484,10 +478,7 @@ describe('a caller who is no administrator with a code', () => {
       const socket = connect({ host: hostname, port: Number(port), localAddress: '127.0.0.2' });
       return socket.on('error', () => undefined);
     });
-    await until(() => flood.every(({ connecting }) => !connecting), {
-      deadlineMs: 60_000,
-      what: 'each is connected or refused',
-    });
+    await until(() => flood.every(({ connecting }) => !connecting), 'each is connected or refused');
     // Its connection comes last, so all others were let in by then, or not.
     await openPage(code).heard('paired');
     const open = openDescriptors(admin.pid) - before;
@@ -591,10 +582,10 @@ describe('a caller who is no administrator with a code', () => {
         // As many as may be unpaired at once.
         for (let count = 0; count < visualizer.unpairedPerAddressMax; count++)
           more.push(openLivePage(admin.adminUrl, { token: sluice.adminToken, code }));
-        await until(() => more.every((page) => isPaired(page) || page.closed() !== undefined), {
-          deadlineMs: 60_000,
-          what: 'each is served or refused',
-        });
+        await until(
+          () => more.every((page) => isPaired(page) || page.closed() !== undefined),
+          'each is served or refused',
+        );
       }
       const served = more.filter(isPaired).length;
       assert.ok(
@@ -665,10 +656,7 @@ test('a page that does not read costs the service no more than its bound, and is
   const told = () =>
     page.said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
   const untilAllTold = () =>
-    until(() => page.shown().length + told() === taken, {
-      deadlineMs: 60_000,
-      what: 'every message is shown or counted',
-    });
+    until(() => page.shown().length + told() === taken, 'every message is shown or counted');
   /**
    * Never far ahead of the page's process, which may stand still: Redis cuts off who lags behind by 32 MB. On a busy machine this
    * may take longer than the service waits for a page that answers no ping, so the page says unasked that it is there.
@@ -692,14 +680,11 @@ test('a page that does not read costs the service no more than its bound, and is
   const grownKiB = memory() - beforeKiB;
   assert.ok(grownKiB < 48 * 1024, `60 MB were sent, the memory grew by ${grownKiB} KiB`);
   page.socket.resume();
-  await until(
-    async () => {
-      assert.equal(page.closed(), undefined, 'the page is still connected');
-      await sendOne('last');
-      return page.shown().some(({ event: name }) => name === 'last');
-    },
-    { deadlineMs: 60_000, what: 'the page has caught up' },
-  );
+  await until(async () => {
+    assert.equal(page.closed(), undefined, 'the page is still connected');
+    await sendOne('last');
+    return page.shown().some(({ event: name }) => name === 'last');
+  }, 'the page has caught up');
   assert.ok(told() - toldBefore > batches / 2, `${told() - toldBefore} missed`);
   await untilAllTold();
 });
@@ -754,7 +739,7 @@ test('the people of an account fill some pages only, and get so much in a second
       taken += Number((await collect(device.baseUrl, appId, [event('last')], pairing)).status === 200);
       return own.every((page) => page.shown().length + told(page) >= taken - 1);
     },
-    { deadlineMs: 60_000, what: 'every page has shown or counted every message', everyMs: 200 },
+    { what: 'every page has shown or counted every message', everyMs: 200 },
   );
   assert.ok(own.some((page) => told(page) > 0));
   // Until now: the process of the pages may lag behind.
@@ -803,7 +788,7 @@ test('when Redis drops out, the page stays, is told that something may be missin
       await send([event('back')], pairing);
       return page.shown().length > 0;
     },
-    { deadlineMs: 60_000, what: 'events are shown again', everyMs: 100 },
+    { what: 'events are shown again', everyMs: 100 },
   );
   assert.equal(page.closed(), undefined);
 });
