@@ -1,13 +1,14 @@
 // An API process's copy of the environments and keys of the registry. It is updated twice a second, and at once for an unknown app_id.
 // The copy is used even while Redis is unreachable; the commit script decides whether anything is accepted.
 
-import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inBatches } from '../batches.js';
 import { type LimitName, type RateLimit, rateLimitOf, rateLimits } from '../contract/limits.js';
 import type { Role } from '../contract/roles.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
+import { sharing } from '../wait.js';
 import type { Deployment, Environment } from './documents.js';
 import { hashKey } from './keys.js';
 import { type RegistrySnapshot, readChanges, readRegistry } from './registry.js';
@@ -80,16 +81,12 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   let deployment: Deployment | undefined;
   let version: string | undefined;
   let isLoaded = false;
-  let refreshing: Promise<void> | undefined;
-  let nextRefresh: Promise<void> | undefined;
-  let refreshedMs = Number.NEGATIVE_INFINITY;
   let reported = '';
   let answers = false;
   const listeners = new Set<() => void>();
   let changes = '';
 
   async function refresh(): Promise<void> {
-    refreshedMs = performance.now();
     const now = await readChanges(redis);
     if (!isLoaded || now.version !== version) await readCopy();
     // Once the copy has what has changed, since listeners look there, too.
@@ -128,41 +125,26 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     version = snapshot.version;
   }
 
-  function refreshOnce(): Promise<void> {
-    refreshing ??= refresh()
-      .then(() => {
-        answers = true;
-        reported = '';
-      })
-      .catch((error: unknown) => {
-        answers = false;
-        const described = describeError(error);
-        if (described.message !== reported) log.warn({ error: described }, 'the registry cannot be read');
-        reported = described.message;
-      })
-      .finally(() => {
-        refreshing = undefined;
-      });
-    return refreshing;
-  }
+  /** Settles after a refresh that began after this call, successful or not. */
+  const refreshAnew = sharing(async () => {
+    try {
+      await refresh();
+      answers = true;
+      reported = '';
+    } catch (error) {
+      answers = false;
+      const described = describeError(error);
+      if (described.message !== reported) log.warn({ error: described }, 'the registry cannot be read');
+      reported = described.message;
+    }
+  }, refreshSpacingMs);
 
-  /** Settles after a refresh that began after this call. */
-  function startRefresh(): Promise<void> {
-    nextRefresh ??= (async () => {
-      await delay(Math.max(0, refreshedMs + refreshSpacingMs - performance.now()));
-      while (refreshing !== undefined) await refreshing;
-      nextRefresh = undefined;
-      await refreshOnce();
-    })();
-    return nextRefresh;
-  }
-
-  await refreshOnce();
-  const timer = setInterval(() => void refreshOnce(), pollEveryMs);
+  await refreshAnew();
+  const timer = setInterval(() => void refreshAnew(), pollEveryMs);
   return {
     get: (appId) => environments.get(appId),
     find: async (appId) => {
-      await startRefresh();
+      await refreshAnew();
       return environments.get(appId);
     },
     ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),

@@ -1,13 +1,14 @@
 // The registry's second copy, in ClickHouse: written within seconds of a change, read when Redis was emptied.
 
 import { readRows } from '../clickhouse/answers.js';
-import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
+import { type ClickHouseClient, endingAfter, insertRows } from '../clickhouse/client.js';
 import { Fault, StateNotLoaded } from '../contract/errors.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { stateLoads } from '../tuning.js';
+import { succeeds } from '../wait.js';
 import { mirrorAudit } from './audit/mirror.js';
 
 /** The keys of documents that have a second copy. */
@@ -70,13 +71,8 @@ export async function mirrorRegistry(
   let copied = 0;
   for await (const { version, documents } of readUnmirrored(redis, registryKeys, 'keep')) {
     await mirrorAudit(redis, clickhouse, abort_signal);
-    await clickhouse.insert({
-      table: 'registry',
-      values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-      ...(abort_signal && { abort_signal }),
-    });
+    const rows = documents.map(({ key, document }) => ({ document_key: key, document, version }));
+    await insertRows(clickhouse, 'registry', rows, { ...(abort_signal && { abort_signal }) });
     crash('registry_copied');
     await runScript(
       redis,
@@ -112,13 +108,6 @@ export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax
 export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number): Promise<void> {
   const answer = clickhouse.command({ query: 'SELECT 1', ...endingAfter(msMax) });
   if (!(await succeeds(answer))) throw new NotCopied(false);
-}
-
-function succeeds(work: Promise<unknown>): Promise<boolean> {
-  return work.then(
-    () => true,
-    () => false,
-  );
 }
 
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };

@@ -8,48 +8,25 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
-import {
-  type Account,
-  type ApiKeys,
-  type Backup,
-  backupsKey,
-  type Callback,
-  type Deployment,
-  type DocumentKey,
-  deploymentKey,
-  type Environment,
-  type FormerPeople,
-  type Person,
-  type ProgramKeys,
-  type ShardServers,
-  type SigningKey,
-  shardServersKey,
-  signingKeyKey,
-  type WriteKeys,
+import type {
+  Account,
+  ApiKeys,
+  Backup,
+  Callback,
+  Deployment,
+  DocumentKey,
+  DocumentKind,
+  Environment,
+  FormerPeople,
+  Person,
+  ProgramKeys,
+  ShardServers,
+  SigningKey,
+  WriteKeys,
 } from './documents.js';
 
 /** All documents as they were at one version. */
-export type RegistrySnapshot = {
-  readonly version: string;
-  /** Undefined if this Redis has none: at a first start, or after it was emptied. */
-  readonly deployment: Deployment | undefined;
-  readonly accounts: ReadonlyMap<string, Account>;
-  readonly environments: ReadonlyMap<string, Environment>;
-  readonly apiKeys: ReadonlyMap<string, ApiKeys>;
-  readonly backups: readonly Backup[];
-  readonly writeKeys: ReadonlyMap<string, WriteKeys>;
-  /** By account; those of operators by an empty name. */
-  readonly programKeys: ReadonlyMap<string, ProgramKeys>;
-  readonly people: ReadonlyMap<string, Person>;
-  /** By account. */
-  readonly formerPeople: ReadonlyMap<string, FormerPeople>;
-  /** Undefined if it is not made yet. */
-  readonly signingKey: SigningKey | undefined;
-  /** By account. */
-  readonly callbacks: ReadonlyMap<string, Callback>;
-  /** Undefined until there is more than one ClickHouse server. */
-  readonly shardServers: ShardServers | undefined;
-};
+export type RegistrySnapshot = Readonly<ReturnType<typeof snapshotOf>>;
 
 export type Change = { readonly key: DocumentKey; readonly document: object | undefined };
 
@@ -144,41 +121,38 @@ export async function readLoadedRegistry(
   return { ...others, deployment };
 }
 
-function snapshotOf(version: string, documents: ReadonlyMap<string, unknown>): RegistrySnapshot {
-  const accounts = new Map<string, Account>();
-  const environments = new Map<string, Environment>();
-  const apiKeys = new Map<string, ApiKeys>();
-  const writeKeys = new Map<string, WriteKeys>();
-  const programKeys = new Map<string, ProgramKeys>();
-  const people = new Map<string, Person>();
-  const formerPeople = new Map<string, FormerPeople>();
-  const callbacks = new Map<string, Callback>();
+function snapshotOf(version: string, documents: ReadonlyMap<string, unknown>) {
+  const kinds = new Map<string, Map<string, unknown>>();
   for (const [key, document] of documents) {
     const colon = key.indexOf(':');
-    const id = key.slice(colon + 1);
-    if (key.startsWith('account:')) accounts.set(id, document as Account);
-    else if (key.startsWith('environment:')) environments.set(id, document as Environment);
-    else if (key.startsWith('api_key:')) apiKeys.set(id, document as ApiKeys);
-    else if (key.startsWith('write_keys:')) writeKeys.set(id, document as WriteKeys);
-    else if (key.startsWith('program_keys:')) programKeys.set(id, document as ProgramKeys);
-    else if (key.startsWith('person:')) people.set(id, document as Person);
-    else if (key.startsWith('former_people:')) formerPeople.set(id, document as FormerPeople);
-    else if (key.startsWith('callback:')) callbacks.set(id, document as Callback);
+    const kind = key.slice(0, colon);
+    const ofKind = kinds.get(kind) ?? new Map<string, unknown>();
+    kinds.set(kind, ofKind.set(key.slice(colon + 1), document));
   }
+  const all = <Document>(kind: DocumentKind) =>
+    (kinds.get(kind) ?? new Map()) as ReadonlyMap<string, Document>;
+  /** The document of a kind that has only one, under an empty id. */
+  const only = <Document>(kind: DocumentKind) => all<Document>(kind).get('');
   return {
     version,
-    deployment: documents.get(deploymentKey) as Deployment | undefined,
-    accounts,
-    environments,
-    apiKeys,
-    writeKeys,
-    programKeys,
-    people,
-    formerPeople,
-    backups: (documents.get(backupsKey) ?? []) as Backup[],
-    signingKey: documents.get(signingKeyKey) as SigningKey | undefined,
-    callbacks,
-    shardServers: documents.get(shardServersKey) as ShardServers | undefined,
+    /** Undefined if this Redis has none: at a first start, or after it was emptied. */
+    deployment: only<Deployment>('deployment'),
+    accounts: all<Account>('account'),
+    environments: all<Environment>('environment'),
+    apiKeys: all<ApiKeys>('api_key'),
+    writeKeys: all<WriteKeys>('write_keys'),
+    /** By account; those of operators by an empty name. */
+    programKeys: all<ProgramKeys>('program_keys'),
+    people: all<Person>('person'),
+    /** By account. */
+    formerPeople: all<FormerPeople>('former_people'),
+    backups: only<readonly Backup[]>('backups') ?? [],
+    /** Undefined if it is not made yet. */
+    signingKey: only<SigningKey>('signing_key'),
+    /** By account. */
+    callbacks: all<Callback>('callback'),
+    /** Undefined until there is more than one ClickHouse server. */
+    shardServers: only<ShardServers>('shard_servers'),
   };
 }
 

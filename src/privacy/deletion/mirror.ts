@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { readRows, streamRows } from '../../clickhouse/answers.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../../crash-point.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -67,16 +67,12 @@ async function insertDocuments(
   documents: Unmirrored['documents'],
   version: number,
 ): Promise<void> {
-  await clickhouse.insert({
-    table: 'deletion_requests',
-    values: documents.map(({ key, document }) => ({
-      request_id: key,
-      document,
-      version: versionOf(document, version),
-    })),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  const rows = documents.map(({ key, document }) => ({
+    request_id: key,
+    document,
+    version: versionOf(document, version),
+  }));
+  await insertRows(clickhouse, 'deletion_requests', rows);
 }
 
 /** The completed form of a request takes precedence over every pending form, even if another worker copies one later. */
