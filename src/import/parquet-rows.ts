@@ -11,7 +11,14 @@ import { compressors } from 'hyparquet-compressors';
 import { setField } from './fields.js';
 import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
-import { type Convert, converterOf, parsers, timeTypeOf, ValueFault, withoutType } from './parquet-values.js';
+import {
+  type Convert,
+  converterOf,
+  parsers,
+  timeTypeOf,
+  ValueFault,
+  withoutTypes,
+} from './parquet-values.js';
 import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
 import { type OpenSource, openSource } from './source.js';
 import { zoneWanted } from './times.js';
@@ -29,7 +36,8 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
     opened = await openSource(input);
     const file = bufferOf(opened, input.bytes);
     const typed = await parquetMetadataAsync(file);
-    const all = parquetSchema(typed).children;
+    const root = parquetSchema(typed);
+    const all = root.children;
     assertColumns(
       input,
       options,
@@ -44,7 +52,7 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
         `${input.name}: the times of the column ${timeColumn} name no zone; ${zoneWanted}`,
       );
     const wanted = options.takesRest ? {} : { columns: nodes.map(({ element }) => element.name) };
-    const metadata = { ...typed, schema: typed.schema.map(withoutType) };
+    const metadata = { ...typed, schema: withoutTypes(root) };
     const ends: number[] = [];
     let end = 0;
     for (const { num_rows } of metadata.row_groups) {
