@@ -13,6 +13,7 @@ import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
 import { createLog } from '../src/log.js';
 import { processRegistry, watchProcess } from '../src/metrics.js';
+import { warnOfPredictableHashes } from '../src/node-hashes.js';
 import { connect, connectForQueue } from '../src/redis/client.js';
 import { announceProcess } from '../src/redis/processes.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
@@ -38,6 +39,7 @@ void stop.then(() => {
 });
 
 watchProcess('worker');
+warnOfPredictableHashes(log);
 let working = false;
 let serversWatch: ServersWatch | undefined;
 function missing(): string[] {
