@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -138,6 +139,24 @@ describe('a call', () => {
     for (const address of [...public4, ...public6])
       assert.equal(isAllowed('a.example', address), true, address);
     for (const address of special) assert.equal(isAllowed('a.example', address), false, address);
+  });
+
+  test('goes to this machine only if that is allowed, also by its public addresses, which may change', () => {
+    let own = ['127.0.0.1', '93.184.215.14', 'fe80::1', '2606:2800:21f:cb07:6820:80da:af6b:8b2c'];
+    const isAllowed = createAddressCheck([], () => own);
+    const allowing = createAddressCheck(['93.184.215.14', 'hooks.example'], () => own);
+    for (const address of own) {
+      assert.equal(isAllowed('hooks.example', address), false, address);
+      assert.equal(allowing('hooks.example', address), !address.startsWith('fe80'), address);
+    }
+    assert.equal(allowing('a.example', '93.184.215.14'), true);
+    assert.equal(isAllowed('a.example', '93.184.215.15'), true);
+    own = [];
+    assert.equal(isAllowed('a.example', '93.184.215.14'), true);
+    const here = Object.values(networkInterfaces()).flatMap((all) => all ?? []);
+    assert.ok(here.length > 0);
+    for (const { address } of here)
+      assert.equal(createAddressCheck([])('a.example', address), false, address);
   });
 
   test('also goes to the networks and hosts that are allowed, and to no others', () => {

@@ -1,8 +1,9 @@
-// Which addresses a callback may connect to: public ones, and those in CALLBACK_ALLOW. A callback must not give an account access to what
-// only this machine or its network can reach. Cloud services that give a machine its credentials and configuration are allowed only if
+// Which addresses a callback may connect to: public ones of other machines, and those in CALLBACK_ALLOW. A callback must not give an
+// account access to what only this machine or its network can reach. Cloud services that give a machine its credentials and configuration are allowed only if
 // CALLBACK_ALLOW has their exact address; networks and hosts in it do not include them.
 
 import { BlockList, isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
 
 /** @see https://www.iana.org/assignments/iana-ipv4-special-registry */
 const specialIPv4 = [
@@ -66,8 +67,14 @@ const globalUnicast = blockListOf(['2000::/3']);
 /** Whether a callback to a host may connect to one of its addresses. */
 export type AddressCheck = (host: string, address: string) => boolean;
 
-/** `allowed`: addresses, networks and names of hosts, as `config.ts` has checked them. */
-export function createAddressCheck(allowed: readonly string[]): AddressCheck {
+/**
+ * `allowed`: addresses, networks and names of hosts, as `config.ts` has checked them. `readOwn`: the addresses of this machine, which may
+ * change. From itself, services answer that its firewall hides from others.
+ */
+export function createAddressCheck(
+  allowed: readonly string[],
+  readOwn: () => readonly string[] = ownAddresses,
+): AddressCheck {
   const isNetwork = (entry: string) => isIP(entry.split('/')[0] ?? '') !== 0;
   const networks = blockListOf(allowed.filter(isNetwork));
   const named = blockListOf(allowed.filter(isOneAddress));
@@ -79,8 +86,12 @@ export function createAddressCheck(allowed: readonly string[]): AddressCheck {
     if (isOfPlatform(address)) return named.check(address, family);
     if (hosts.has(host.toLowerCase()) || networks.check(address, family)) return true;
     if (version === 6 && !globalUnicast.check(address, family)) return false;
-    return !special.check(address, family);
+    return !special.check(address, family) && !blockListOf(readOwn()).check(address, family);
   };
+}
+
+function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address));
 }
 
 /** Whether an entry of CALLBACK_ALLOW is one address, as itself or as the smallest network. */
