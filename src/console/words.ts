@@ -40,3 +40,12 @@ export function sentenceOf(message: string): string {
 export function meaningOf(code: string): string {
   return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : code;
 }
+
+/** What is wrong with the books of some minutes. What is missing in one is not made up for by what is too many in another. */
+export function imbalanceOf(differences: readonly number[]): string {
+  const sumOf = (sign: 1 | -1) => differences.reduce((sum, each) => sum + Math.max(0, sign * each), 0);
+  return [[sumOf(1), 'missing'] as const, [sumOf(-1), 'too many'] as const]
+    .filter(([count]) => count > 0)
+    .map(([count, what]) => `${count.toLocaleString()} ${count === 1 ? 'record is' : 'records are'} ${what}`)
+    .join(' and ');
+}

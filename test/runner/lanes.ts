@@ -42,6 +42,7 @@ const quick: readonly string[] = [
   'command-line',
   'commit-pause',
   'commit-script',
+  'console-words',
   'deletion-round-choice',
   'deploy-compose',
   'deploy-kubernetes',

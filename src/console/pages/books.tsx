@@ -7,6 +7,7 @@ import { Field } from '../parts/fields.js';
 import { Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
+import { imbalanceOf } from '../words.js';
 
 type Day = Answer<'showLedger'>;
 
@@ -56,10 +57,8 @@ function OfDay({ books }: { readonly books: Day }) {
         <p>All records are accounted for.</p>
       ) : (
         <p role="alert" class="bad">
-          {books.difference > 0
-            ? `${books.difference.toLocaleString()} records are missing`
-            : `${(-books.difference).toLocaleString()} records are too many`}
-          , first at <Time at={wrong[0]?.minute ?? ''} />. Tell your operator.
+          {imbalanceOf(wrong.map(({ difference }) => difference))}, first at{' '}
+          <Time at={wrong[0]?.minute ?? ''} />. Tell your operator.
         </p>
       )}
       <Table
