@@ -2,7 +2,7 @@
 // then nothing is stored and no deletion completes (registry/witness.ts). What Redis has stays: accounts, keys, requests and waiting
 // records. What the servers lost is gone, and its senders may send it again.
 
-import { readRow } from '../clickhouse/answers.js';
+import { readRow, readRows } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
 import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
@@ -37,7 +37,10 @@ import { copyAll } from './restore/second-copies.js';
 type Missing = {
   readonly shard: number;
   readonly server: number;
-  /** Approximate by what was stored within seconds of the copy. Null: Redis counts fewer records than the server had. */
+  /**
+   * Approximate by what was stored within seconds of the copy. Null: Redis counts fewer records than the server had; or the server has
+   * nothing of the shard, which was moved there since.
+   */
   readonly records: number | null;
   /** All of them were accepted after `after`, up to `until`. Null: from the beginning. */
   readonly after: string | null;
@@ -126,11 +129,13 @@ async function readMissing(
       const then: Seen = seen.get(String(shard)) ?? { number: 0, storedTo: 0, storedRecords: 0 };
       const later = seen.size === 0 ? 0 : await countLater(client, shard, then.storedTo);
       const since = Number(records ?? 0) - then.storedRecords;
+      const mayHaveMoved = !servers.isOne && then.storedRecords > 0;
+      const wasElsewhere = mayHaveMoved && !(await hasEarlier(client, shard, then.storedTo));
       missing.push({
         shard,
         server,
-        records: since < 0 ? null : Math.max(0, since - later),
-        after: timeOf(then.storedTo),
+        records: wasElsewhere || since < 0 ? null : Math.max(0, since - later),
+        after: wasElsewhere ? null : timeOf(then.storedTo),
         until: timeOf(Number(to ?? 0)),
       });
     }
@@ -147,6 +152,17 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
     query_params: { number },
   });
   return records;
+}
+
+/** Whether a server has any row of a shard, or at least a marker, in segments up to a number. */
+async function hasEarlier(client: ClickHouseClient, shard: number, number: number): Promise<boolean> {
+  const ofTable = (table: string) =>
+    `SELECT segment FROM ${table} WHERE segment <= {number:UInt64} AND segment % ${shardNumberSpacing} = ${shard} LIMIT 1`;
+  const found = await readRows(client, {
+    query: tables.map((table) => ofTable(storedTable(table))).join(' UNION ALL '),
+    query_params: { number },
+  });
+  return found.length > 0;
 }
 
 /** Excludes the lost minutes from the ledger's checks, since what is missing there is known. */

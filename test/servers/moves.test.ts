@@ -350,6 +350,30 @@ test('no shard is moved from a server that was set back, and a move that was und
   await move(0);
 });
 
+test('of a shard that came after the copy of a server that was set back, all may be missing', async () => {
+  await withWorker(() => Promise.all([send('came later'), send('was there', 1)]));
+  await move(1);
+  await until(async () => (await redis.hexists(registryKeys.witness, 'kept:1')) === 1, {
+    deadlineMs: 60_000,
+    what: 'the server has seen a number',
+  });
+  const to = Number(await redis.hget(shardKeys.state(1), 'stored_to'));
+  await ask(1, 'TRUNCATE TABLE witness');
+  // As its copy would have it, which has the other shard up to now.
+  await ask(
+    1,
+    `INSERT INTO witness (part, number, stored_to, stored_records) VALUES ('registry', 1, 0, 0), ('0', 1, 64, 1), ('1', 1, ${to}, 1)`,
+  );
+  const { missing } = (await sluice.admin('state', 'compare')) as {
+    missing: readonly { shard: number; records: number | null; after: string | null }[];
+  };
+  const of = (which: number) => missing.find((each) => each.shard === which);
+  assert.deepEqual([of(shard)?.records, of(shard)?.after], [null, null]);
+  assert.equal(of(1)?.after, new Date(to / 1000).toISOString());
+  assert.deepEqual(((await sluice.admin('state', 'recover')) as { recovered: unknown }).recovered, [1]);
+  await move(0);
+});
+
 test('a move waits for a restore, and a restore for a move', async () => {
   for (const [held, other] of [
     ['restore', 'move'],
