@@ -37,21 +37,11 @@ export type WitnessOptions = {
   readonly log: Log;
 };
 
-export type Witness = {
-  /** Whether Redis was checked, and compared with ClickHouse if that is reachable. */
-  readonly hasCompared: () => boolean;
-  /** Whether replicas have lately confirmed Redis's answers, if they have to: an isolated primary does not know of later changes. */
-  readonly isConfirmed: () => boolean;
-  /** Checks Redis first whenever this connection is made again. */
-  readonly guard: (connection: Redis) => void;
-  readonly close: () => void;
-};
-
 /** In this time only one process copies: less than the time between two rounds that copy. */
 const copyTurnMs = (witnesses.roundsPerCopy - 1) * witnesses.everyMs;
 
 /** Starts to compare. Settles after the first attempt. */
-export async function followWitness(options: WitnessOptions): Promise<Witness> {
+export async function followWitness(options: WitnessOptions) {
   const { redis, log } = options;
   const comparison = createComparison(options);
   let running: Promise<void> | undefined;
@@ -112,10 +102,13 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   await run();
   const timer = setInterval(() => void run(), witnesses.everyMs);
   return {
+    /** Whether Redis was checked, and compared with ClickHouse if that is reachable. */
     hasCompared: () => attempted,
+    /** Whether replicas have lately confirmed Redis's answers, if they have to: an isolated primary does not know of later changes. */
     isConfirmed: () =>
       !areReplicasDemanded(redis) || performance.now() - confirmedMs < witnesses.unconfirmedMsMax,
-    guard: (connection) => {
+    /** Checks Redis first whenever this connection is made again. */
+    guard: (connection: Redis) => {
       const look = (server: Redis) => () =>
         void comparison
           .withRedis(server, false, true)

@@ -34,23 +34,17 @@ export type Preview = {
 
 export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
 
-export type Previews = {
-  /**
-   * What a deletion of these users would find now. Accounts take turns. `busy`: there was no free place in time. `too_long`: it did not
-   * end in time. Rejects when ClickHouse or Redis fails, or with StateNotLoaded.
-   */
-  preview(
-    options: PreviewOptions,
-    accountId: string,
-    targets: readonly Target[],
-  ): Promise<Preview | 'busy' | 'too_long'>;
-};
+export type Previews = ReturnType<typeof createPreviews>;
 
 /** The previews of one process. */
-export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax): Previews {
+export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax) {
   const places = createPlaces(previews.places);
   return {
-    preview: async (options, accountId, targets) => {
+    /**
+     * What a deletion of these users would find now. Accounts take turns. `busy`: there was no free place in time. `too_long`: it did not
+     * end in time. Rejects when ClickHouse or Redis fails, or with StateNotLoaded.
+     */
+    preview: async (options: PreviewOptions, accountId: string, targets: readonly Target[]) => {
       const giveUpAt = performance.now() + msMax;
       const endPlace = await places.take({ account: accountId });
       if (endPlace === undefined) return 'busy';

@@ -4,12 +4,7 @@
 import { createPlaces } from '../../concurrency.js';
 import { userExports } from '../../contract/limits.js';
 
-export type Downloads = {
-  /** Starts a download once a place is free; undefined if there was none in time. Its `signal` is aborted when it must end. */
-  begin(accountId: string): Promise<Download | undefined>;
-  /** Ends all of them. */
-  close(): void;
-};
+export type Downloads = ReturnType<typeof createDownloads>;
 
 export type Download = {
   readonly signal: AbortSignal;
@@ -22,11 +17,12 @@ export type Download = {
 export function createDownloads(
   msMax: number = userExports.downloadMsMax,
   slowAfterMs: number = userExports.slowAfterMs,
-): Downloads {
+) {
   const places = createPlaces(userExports.downloads);
   const running = new Set<Download>();
   return {
-    begin: async (accountId) => {
+    /** Starts a download once a place is free; undefined if there was none in time. Its `signal` is aborted when it must end. */
+    begin: async (accountId: string) => {
       const controller = new AbortController();
       const abort = () => controller.abort();
       let bytesTaken = 0;
@@ -63,6 +59,7 @@ export function createDownloads(
       running.add(download);
       return download;
     },
+    /** Ends all of them. */
     close: () => {
       for (const { abort } of running) abort();
     },
