@@ -22,6 +22,7 @@ import { readRow, readRows, streamBytes } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { commandLong, readLong, readRowLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
+import { readTableIds } from './staging.js';
 import { indexNameOf, isRefusedSegment, shardNumberSpacing } from './store.js';
 import { eventIdInRow, storedTable } from './tables.js';
 
@@ -244,7 +245,10 @@ export async function addIndexOf(client: ClickHouseClient, from: string, into: s
   );
 }
 
-/** Adds the keys of a database's rows in segments above these numbers, by shard, to the index of another database. */
+/**
+ * Adds the keys of a database's rows in segments above these numbers, by shard, to the index of another database. Tables that the first
+ * database lacks do not count.
+ */
 export async function addKeysAbove(
   client: ClickHouseClient,
   from: string,
@@ -256,7 +260,9 @@ export async function addKeysAbove(
     numbers.size === 0
       ? '1'
       : `segment > transform(segment % ${shardNumberSpacing}, ${listOf(numbers.keys())}, ${listOf(numbers.values())}, toUInt64(0))`;
-  for (const source of sources) await add(client, keysOf(source, above, from), `${into}.stored_keys`);
+  const present = await readTableIds(client, from);
+  for (const source of sources)
+    if (present.has(source)) await add(client, keysOf(source, above, from), `${into}.stored_keys`);
 }
 
 /**

@@ -54,23 +54,25 @@ const takenBy = '_taken_by_';
 /**
  * Exchanges a restored table with the one in use. Only one process at a time may call it. A late statement of an earlier process would
  * exchange them back. So each process first renames the restored table to a name of its own, and a statement with another name finds
- * no table. `exchanged` is called as soon as the tables are exchanged.
+ * no table. `exchanging` is called before the tables may be exchanged, `exchanged` as soon as they are.
  */
 export async function exchangeTable(
   client: ClickHouseClient,
   { table, id, staging, database, owner }: Exchange,
-  exchanged: () => void,
+  { exchanging, exchanged }: { readonly exchanging: () => void; readonly exchanged: () => void },
 ): Promise<void> {
   const [plain, own] = [`${staging}.${table}`, `${table}${takenBy}${owner}`];
   await changeDefinition(client, [`${staging}.${own}`], `RENAME TABLE ${plain} TO ${staging}.${own}`);
   const isRestored = (await readTableIds(client, staging)).get(own) === id;
-  if (isRestored)
+  if (isRestored) {
+    exchanging();
     await changeDefinition(
       client,
       [`${database}.${table}`],
       `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}`,
     );
-  if (isRestored) exchanged();
+    exchanged();
+  }
   await changeDefinition(client, [plain], `RENAME TABLE ${staging}.${own} TO ${plain}`);
   // A statement of an earlier process may have been first.
   if ((await readTableIds(client, database)).get(table) !== id)

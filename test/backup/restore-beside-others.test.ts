@@ -10,7 +10,12 @@ import { registryKeys } from '../../src/redis/keys.js';
 import { keepsSince, readBackups } from '../../src/registry/backups.js';
 import { runAdmin } from '../harness/administration.js';
 import { startChild } from '../harness/child.js';
-import { type Choice, type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
+import {
+  type Choice,
+  type ClickHouseGate,
+  type Statement,
+  startClickHouseGate,
+} from '../harness/clickhouse-gate.js';
 import { send, untilStored } from '../harness/deletion.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
 import { withRedis } from '../harness/redis-client.js';
@@ -61,6 +66,15 @@ async function seen(): Promise<string[]> {
 function restoreBy(url: string, name = 'one'): Promise<RestoredBackup> {
   const env = { ...sluice.env, CLICKHOUSE_URL: url };
   return runAdmin(['backup', 'restore', name, '--yes'], env) as Promise<RestoredBackup>;
+}
+
+/** Nothing of a restore needs room, or holds up deletions and moves. */
+async function assertNothingLeft(): Promise<void> {
+  const beside = "SELECT name FROM system.databases WHERE name LIKE 'sluice_restore%'";
+  assert.equal(await sluice.clickhouse.query(beside), '');
+  await withRedis(sluice, async (redis) =>
+    assert.equal(await redis.exists(registryKeys.restoringBackup, registryKeys.restoreLock), 0),
+  );
 }
 
 async function untilHeld(gate: ClickHouseGate): Promise<void> {
@@ -212,6 +226,54 @@ function afterNote(note: string, choice: Choice): Choice {
   };
 }
 
+test('a restore that fails before it exchanges a table leaves nothing', async () => {
+  const before = await seen();
+  const [gate] = gates;
+  const steps = [
+    startsWith('RESTORE TABLE sluice.stored_keys'),
+    ({ sql }: Statement) => sql.includes('INSERT INTO sluice_restore.restore_plan'),
+    // Redis has the plan by now.
+    ({ sql }: Statement) => sql.startsWith('RENAME TABLE') && sql.includes('_taken_by_'),
+  ];
+  for (const [index, step] of steps.entries()) {
+    gate.refuse(step, notEnoughSpace);
+    await assert.rejects(restoreBy(gate.url));
+    assert.equal(gate.faked.length, 1, String(index));
+    await assertNothingLeft();
+    assert.deepEqual(await seen(), before);
+  }
+});
+
+const notEnoughSpace = 243;
+
+test('a restore goes on although what it replaced was dropped by hand, and begins again if it still needs that', async () => {
+  const [gate] = gates;
+  const restoreUntil = async (choice: Choice) => {
+    gate.hold(choice);
+    const restored = restoreBy(gate.url);
+    await untilHeld(gate);
+    gate.forget();
+    await assert.rejects(restored);
+    gate.release();
+  };
+  const again = () => sluice.admin('backup', 'restore', 'one', '--yes');
+  for (const what of ['TABLE sluice_restore.stored_events', 'DATABASE sluice_restore']) {
+    await restoreUntil(({ sql, body }) => sql.includes('restore_plan') && body.includes('isDone'));
+    await sluice.clickhouse.query(`DROP ${what}`);
+    await sendEvent(`without ${what}`);
+    await again();
+    await assertNothingLeft();
+    assert.deepEqual(await seen(), ['of the backup', `without ${what}`]);
+  }
+  for (const what of ['TABLE sluice_restore.stored_events', 'DATABASE sluice_restore']) {
+    await restoreUntil(startsWith('RENAME TABLE sluice_restore.stored_events TO'));
+    await sluice.clickhouse.query(`DROP ${what}`);
+    await again();
+    await assertNothingLeft();
+    assert.deepEqual(await seen(), ['of the backup'], what);
+  }
+});
+
 test('a restore that was paused before it dropped what it had replaced drops nothing of another one', async () => {
   await sluice.admin('backup', 'create', 'other');
   const [first, second] = gates;
@@ -360,8 +422,7 @@ test('a backup of another schema is not restored, and nothing is left of it', as
     sluice.admin('backup', 'restore', 'newer', '--yes'),
     /the backup newer cannot be restored: the database has the migration 9999_newer of a newer version/,
   );
-  const staged = "SELECT count() FROM system.databases WHERE name = 'sluice_restore'";
-  assert.equal((await sluice.clickhouse.query(staged)).trim(), '0');
+  await assertNothingLeft();
   assert.deepEqual(await seen(), before);
 });
 
@@ -376,6 +437,7 @@ test('a backup whose end is marked is not restored without its second part', asy
     sluice.admin('backup', 'restore', 'keyless', '--yes'),
     /the restore failed: keyless\.keys, a part of the backup keyless, is missing on the backup disk/,
   );
+  await assertNothingLeft();
   await sluice.clickhouse.query(
     "BACKUP TABLE sluice.stored_keys, TABLE sluice.taken_records TO Disk('backups', 'keyless.keys')",
   );

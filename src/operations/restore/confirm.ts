@@ -25,6 +25,8 @@ export type Restore = {
 export type Begun = Restore & {
   /** The id of the databases beside those in use. */
   readonly id: string;
+  /** Called before each statement that exchanges tables. */
+  readonly exchanging: () => void;
   /** The deployment that Redis has; empty if it has none. */
   readonly epoch: string;
 };

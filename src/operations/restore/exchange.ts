@@ -17,12 +17,11 @@ import { serversOf } from '../../clickhouse/servers.js';
 import { limitRestored, limitsTable, refuseSegments } from '../../clickhouse/shard-limits.js';
 import { addRowsOf, exchangeTable, readTableIds } from '../../clickhouse/staging.js';
 import { takeFences } from '../../privacy/deletion/fences.js';
-import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
 import { confirmPlan, type Planned, type Restore } from './confirm.js';
-import type { Plan } from './plan.js';
+import { addedTables, type Plan } from './plan.js';
 
 /**
  * Adds the keys of the index in use to the restored one: keys are never forgotten, whatever happens to their rows. Settles with the
@@ -134,7 +133,7 @@ async function exchangeOn(
   tables: Plan['tables'][number],
   isWanted: (table: string) => boolean,
 ): Promise<void> {
-  const { context, staging, lock, crash } = restore;
+  const { context, staging, lock, crash, exchanging } = restore;
   const { clickhouseDatabase: database } = context.config;
   const schema = tablesOfSchema();
   const inUse = await readTableIds(client, database);
@@ -145,14 +144,13 @@ async function exchangeOn(
     const id = tables[table] as string;
     if (inUse.get(table) === id) continue;
     await confirmPlan(restore);
-    // Rows are only added to these: of each suppression the latest version counts.
-    if (table === auditTable || table === suppressedNamesTable) {
+    if (addedTables.includes(table)) {
       await addRowsOf(client, table, staging, database);
       continue;
     }
     await limitRestored(client, staging, table, restore.plan.id);
     const exchange = { table, id, staging, database, owner: lock.owner };
-    await exchangeTable(client, exchange, () => crash('table_exchanged'));
+    await exchangeTable(client, exchange, { exchanging, exchanged: () => crash('table_exchanged') });
   }
 }
 
@@ -160,5 +158,3 @@ const keysTable = 'stored_keys';
 
 /** A restore leaves these as they are. */
 export const ofServer: readonly string[] = [...unkeptTables, limitsTable];
-
-const auditTable = 'audit_log';

@@ -6,6 +6,7 @@ import { serversOf } from '../../clickhouse/servers.js';
 import { readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';
+import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
 import { registryKeys } from '../../redis/keys.js';
 import type { AdminContext } from '../context.js';
 
@@ -55,14 +56,36 @@ export async function readPlan({ redis, clickhouse, config }: AdminContext): Pro
   return plans.find(({ isDone }) => isDone === true) ?? plans[0];
 }
 
-/** Whether a restore has exchanged any of its tables. */
-export async function hasExchanged({ clickhouse, config }: AdminContext, plan: Plan): Promise<boolean> {
-  const isExchanged = async (server: number) => {
-    const client = serversOf(clickhouse).all[server];
-    const inUse = client && (await readTableIds(client, config.clickhouseDatabase));
-    return Object.entries(plan.tables[server] ?? {}).some(([table, id]) => inUse?.get(table) === id);
+/** The tables to which a restore only adds the backup's rows: of each suppression the latest version counts. */
+export const addedTables: readonly string[] = ['audit_log', suppressedNamesTable];
+
+/**
+ * How far a restore got, whose databases beside those in use may have been dropped by hand. `isWhole`: nothing is gone that it still
+ * needs. `tables`: the restored tables that are left, in use or beside.
+ */
+export async function readProgress({ clickhouse, config }: AdminContext, plan: Plan) {
+  const database = config.clickhouseDatabase;
+  const servers = await Promise.all(
+    serversOf(clickhouse).all.map(async (client, server) => {
+      const inUse = await readTableIds(client, database);
+      const beside = new Set((await readTableIds(client, stagingOf(database))).values());
+      const restored = Object.entries(plan.tables[server] ?? {});
+      const isExchanged = ([table, id]: readonly [string, string]) => inUse.get(table) === id;
+      const left = restored.filter((each) => isExchanged(each) || beside.has(each[1]));
+      return {
+        hasExchanged: restored.some(isExchanged),
+        isWhole:
+          left.length === restored.length ||
+          restored.every((each) => isExchanged(each) || addedTables.includes(each[0])),
+        tables: Object.fromEntries(left),
+      };
+    }),
+  );
+  return {
+    hasExchanged: servers.some(({ hasExchanged }) => hasExchanged),
+    isWhole: servers.every(({ isWhole }) => isWhole),
+    tables: servers.map(({ tables }) => tables),
   };
-  return (await Promise.all(plan.tables.map((_, server) => isExchanged(server)))).includes(true);
 }
 
 /** Whether a restore is running, or was interrupted after it had recorded its plan. */
@@ -93,7 +116,7 @@ export async function checkNoneCutOff(context: AdminContext): Promise<void> {
   const plan = await readPlan(context);
   if (plan === undefined || plan.isDone === true) return;
   const staging = stagingOf(context.config.clickhouseDatabase);
-  const instead = (await hasExchanged(context, plan))
+  const instead = (await readProgress(context, plan)).hasExchanged
     ? ''
     : `. It has exchanged nothing: to load the previous state instead, drop the ClickHouse database ${staging} first`;
   throw new AdministrationError(

@@ -10,7 +10,7 @@ import { connectClickHouse, tablesOf } from '../../clickhouse/client.js';
 import { extendVoid } from '../../clickhouse/ledger-table.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { serversOf } from '../../clickhouse/servers.js';
-import { notePlan, takeTablesOver } from '../../clickhouse/staging.js';
+import { notePlan } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { loads } from '../../contract/limits.js';
 import { createCrashPoint } from '../../crash-point.js';
@@ -34,10 +34,10 @@ import {
 } from './confirm.js';
 import { resetDeletions, withoutDeletions } from './deletions.js';
 import { exchangeTables } from './exchange.js';
-import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf, textOf } from './plan.js';
+import { type Plan, type RestoredBackup, readPlan, readProgress, stagingOf, textOf } from './plan.js';
 import { forgetPlan, minuteNow, prepare, recordPlanInRedis, restoredReason } from './prepare.js';
 import { copyAll, gatherSecondCopies } from './second-copies.js';
-import { dropReplaced, type Found, replaceStaging, stage } from './staging.js';
+import { dropReplaced, type Found, replaceStaging, stage, takeOver, unstage } from './staging.js';
 
 /** `load` loads the state of ClickHouse into an emptied Redis. */
 export async function restoreBackup(
@@ -69,7 +69,7 @@ export async function restoreBackup(
 }
 
 async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
-  const { context, name, staging, crash } = restore;
+  const { context, name } = restore;
   const { redis, clickhouse, config } = context;
   await checkAllReachable(clickhouse);
   // The database itself may be gone.
@@ -82,37 +82,76 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   if (former?.isDone === true) {
     await finish(restore, former, load);
     if (former.name === name) return { ...former.result, was_done: true };
+  } else if (former !== undefined) {
+    const { hasExchanged, isWhole, tables } = await readProgress(context, former);
+    if (hasExchanged && former.name !== name)
+      throw new AdministrationError(`the restore of ${former.name} was interrupted: run it again first`);
+    // If tables that it needs are gone, what is left of it comes first: deletions are not right before that.
+    if (hasExchanged && (isWhole || (await readEpoch(redis)) !== '' || (await isKnown(context)))) {
+      const result = await goOn(restore, { ...former, tables }, load);
+      if (isWhole) return result;
+    }
   }
-  const begun = former?.isDone === true ? undefined : former;
-  const isContinued = begun !== undefined && (await hasExchanged(context, begun));
-  if (isContinued && begun.name !== name)
-    throw new AdministrationError(`the restore of ${begun.name} was interrupted: run it again first`);
-  if (isContinued) for (const client of serversOf(clickhouse).all) await takeTablesOver(client, staging);
-  const newId = randomUUID();
-  const id = isContinued ? begun.id : newId;
-  // Before Redis is loaded: otherwise a paused process could exchange a table when deletions run again.
-  if (!isContinued) await replaceStaging(restore, found, newId);
-  if ((await readEpoch(redis)) === '') {
-    if (isContinued) await gatherSecondCopies(restore, begun);
-    if (Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
+  return begin(restore, found, load);
+}
+
+/** Restores the backup from the beginning. If that fails before a table is exchanged, nothing is left of it. */
+async function begin(restore: Restore, found: Found, load: () => Promise<unknown>): Promise<RestoredBackup> {
+  const id = randomUUID();
+  let mayHaveExchanged = false;
+  const exchanging = () => {
+    mayHaveExchanged = true;
+  };
+  try {
+    // Before Redis is loaded: otherwise a paused process could exchange a table when deletions run again.
+    await replaceStaging(restore, found, id);
+    const own: Begun = { ...restore, id, exchanging, epoch: await loadIfEmpty(restore, load) };
+    await stage(own);
+    restore.crash('backup_staged');
+    return await complete(own, () => prepare(own), load);
+  } catch (error) {
+    if (!mayHaveExchanged) await unstage(restore, id);
+    throw error;
   }
-  const epoch = await readEpoch(redis);
-  const wasLoaded = epoch !== '';
-  const own: Begun = { ...restore, id, epoch };
-  if (!isContinued) await stage(own);
-  crash('backup_staged');
+}
+
+/** Goes on with a restore that has exchanged tables. */
+async function goOn(restore: Restore, plan: Plan, load: () => Promise<unknown>): Promise<RestoredBackup> {
+  await takeOver(restore, plan);
+  const epoch = await readEpoch(restore.context.redis);
+  const own: Begun = { ...restore, id: plan.id, exchanging: () => undefined, epoch };
+  if (epoch === '') await gatherSecondCopies(own, plan);
+  return complete({ ...own, epoch: await loadIfEmpty(restore, load) }, async () => plan, load);
+}
+
+/** Loads an emptied Redis, if ClickHouse knows of a deployment. Settles with the deployment that Redis has then. */
+async function loadIfEmpty({ context }: Restore, load: () => Promise<unknown>): Promise<string> {
+  if ((await readEpoch(context.redis)) === '' && (await isKnown(context))) await load();
+  return readEpoch(context.redis);
+}
+
+async function isKnown({ clickhouse }: AdminContext): Promise<boolean> {
+  return Object.keys((await readMirror(clickhouse)).documents).length > 0;
+}
+
+/** Exchanges the tables while no round of deletions runs, and drops what they replace. */
+async function complete(
+  restore: Begun,
+  planOf: () => Promise<Plan>,
+  load: () => Promise<unknown>,
+): Promise<RestoredBackup> {
+  const { context, name, id, epoch, crash } = restore;
   const result = await withoutDeletions(context, async (owner) => {
     crash('rounds_stopped');
-    const shardServers = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
-    const plan = isContinued ? begun : await prepare(own);
-    const planned: Planned = { ...own, plan };
+    const shardServers = (await context.redis.hget(registryKeys.documents, shardServersKey)) ?? '';
+    const planned: Planned = { ...restore, plan: await planOf() };
     await recordPlanInRedis(planned, owner, shardServers);
     crash('users_deleted_again');
-    if (wasLoaded) await carryOut(planned);
+    if (epoch !== '') await carryOut(planned);
     else await withLoadingLocked(context, () => carryOut(planned));
-    return plan.result;
+    return planned.plan.result;
   });
-  if (!wasLoaded) {
+  if (epoch === '') {
     await load();
     await checkLoaded(context);
   }

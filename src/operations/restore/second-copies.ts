@@ -10,22 +10,24 @@ import { registryKeys } from '../../redis/keys.js';
 import { mirrorRegistry, readMirror } from '../../registry/mirror.js';
 import { stateLoads } from '../../tuning.js';
 import type { AdminContext } from '../context.js';
-import { confirm, type Restore } from './confirm.js';
+import { type Begun, confirm } from './confirm.js';
 import { type Plan, textOf } from './plan.js';
 
 /**
  * For a Redis that was emptied after the first table was exchanged: its second copies are partly in the replaced tables, and what was
  * copied since is in the restored ones. The latest version of each document counts.
  */
-export async function gatherSecondCopies(restore: Restore, plan: Plan): Promise<void> {
+export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<void> {
   const { context, staging } = restore;
   const { redis, clickhouse, config } = context;
   const inUse = await readTableIds(clickhouse, config.clickhouseDatabase);
+  const replaced = await readTableIds(clickhouse, staging);
   for (const table of secondCopies) {
     const isExchanged = inUse.get(table) === plan.tables[0]?.[table];
-    if (isExchanged) await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
+    if (isExchanged && replaced.has(table))
+      await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
   }
-  await confirm({ ...restore, id: plan.id, epoch: '' });
+  await confirm(restore);
   // Before Redis is loaded: from then on deletion rounds would start without it.
   await redis.set(registryKeys.restoringBackup, textOf(plan));
 }

@@ -1,6 +1,5 @@
 // The database beside the one in use: created and filled from the backup, and dropped with the tables that a restore has replaced.
 
-import { BackupMissing } from '../../clickhouse/backup-faults.js';
 import {
   backupOf,
   endOfBackup,
@@ -13,11 +12,28 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { MigrationError } from '../../clickhouse/migration-error.js';
 import { serversOf } from '../../clickhouse/servers.js';
-import { createStaging, dropAllButPlan, dropDatabase, readNotedPlans } from '../../clickhouse/staging.js';
+import {
+  createStaging,
+  dropAllButPlan,
+  dropDatabase,
+  notePlan,
+  readNotedPlans,
+  takeTablesOver,
+} from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { describeError } from '../../log.js';
-import { AnotherRestore, type Begun, confirm, confirmDrop, type Restore, schemaOf } from './confirm.js';
+import { registryKeys } from '../../redis/keys.js';
+import {
+  AnotherRestore,
+  type Begun,
+  confirm,
+  confirmDrop,
+  type Restore,
+  readStagingIds,
+  schemaOf,
+} from './confirm.js';
 import { checkPlaces, readPlaces } from './places.js';
+import { type Plan, textOf } from './plan.js';
 import { forgetPlan } from './prepare.js';
 
 /** What an earlier restore left, which has to be replaced. */
@@ -53,7 +69,6 @@ export async function stage(restore: Begun): Promise<void> {
     await migrateServers({ ...schemaOf(config), database: staging });
   } catch (error) {
     if (!(error instanceof MigrationError)) throw error;
-    await unstage(restore);
     throw new AdministrationError(`the backup ${name} cannot be restored: ${error.message}`);
   }
 }
@@ -66,26 +81,48 @@ async function checkEnd(restore: Begun): Promise<void> {
   const { context, name, staging } = restore;
   const [primary] = serversOf(context.clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const { clickhouseDatabase: database } = context.config;
-  try {
-    if (await hasEnd(primary, database, name, staging)) return;
-    // Rejects with BackupMissing if there is no backup of this name.
-    const registry = `${staging}.registry_of_backup`;
-    await withTableOf(primary, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
-  } catch (error) {
-    if (error instanceof BackupMissing) await unstage(restore);
-    throw error;
-  }
-  await unstage(restore);
+  if (await hasEnd(primary, database, name, staging)) return;
+  // Rejects with BackupMissing if there is no backup of this name.
+  const registry = `${staging}.registry_of_backup`;
+  await withTableOf(primary, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
   throw new AdministrationError(
     `the backup ${name} has no end mark (${endOfBackup(name)} on the backup disk): it failed or was interrupted. "backup create ${name}" continues an interrupted one`,
   );
 }
 
-/** Drops the databases, so that nothing looks as if a restore had begun. */
-async function unstage(restore: Begun): Promise<void> {
-  for (const client of serversOf(restore.context.clickhouse).all) {
-    await confirmDrop(restore, client, (id) => id === restore.id);
-    await dropDatabase(client, restore.staging);
+/**
+ * Leaves nothing of a restore that has failed before it exchanged a table, unless another one has begun since. What cannot be removed is
+ * replaced by the next restore.
+ */
+export async function unstage(restore: Restore, id: string): Promise<void> {
+  const { context, staging, lock } = restore;
+  const { redis, clickhouse, log } = context;
+  const forget = async () => {
+    const text = await redis.get(registryKeys.restoringBackup);
+    if (text !== null && (JSON.parse(text) as Plan).id === id) await forgetPlan(context, text);
+  };
+  const drop = async (client: ClickHouseClient) => {
+    await untilNoRestoreRuns(client);
+    await confirmDrop(restore, client, (found) => found === id);
+    await dropDatabase(client, staging);
+  };
+  if (!(await lock.isHeld().catch(() => false))) return;
+  const steps = [forget, ...serversOf(clickhouse).all.map((client) => () => drop(client))];
+  for (const step of steps)
+    await step().catch((error: unknown) =>
+      log.warn({ error: describeError(error) }, 'something is left of a restore that failed'),
+    );
+}
+
+/** Takes over what a killed restore left. Databases beside those in use that were dropped by hand are created again, empty. */
+export async function takeOver(restore: Restore, plan: Plan): Promise<void> {
+  const { context, staging } = restore;
+  const { all } = serversOf(context.clickhouse);
+  const ids = await readStagingIds(restore);
+  for (const [server, client] of all.entries()) {
+    if (ids[server] === undefined) await createStaging(client, staging, plan.id);
+    if (ids[server] === undefined && server === 0) await notePlan(client, staging, textOf(plan));
+    await takeTablesOver(client, staging);
   }
 }
 
@@ -105,9 +142,11 @@ async function restoreAll(restore: Begun): Promise<void> {
     throw new AdministrationError(
       `shard ${lacking} of the backup was on server ${servers[lacking]} (from 0), but CLICKHOUSE_URL names ${all.length}: name all servers, in their order`,
     );
-  await Promise.all(
+  const made = await Promise.allSettled(
     others.map((client, index) => (servers.includes(index + 1) ? into(client, index + 1) : undefined)),
   );
+  // Not before all have ended: what is begun later would stay.
+  for (const each of made) if (each.status === 'rejected') throw each.reason;
 }
 
 /**
