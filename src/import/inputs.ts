@@ -89,9 +89,11 @@ function isVisible(name: string): boolean {
 
 function isZip(name: string, path: string): boolean {
   try {
+    // Opening a pipe may take for ever, and then no signal ends the program.
+    findSource(name, path);
     return kindOfContent(readHead(path))?.name === 'a zip archive';
   } catch (error) {
-    throw new ImportError(`${name}: ${wordsOf(error)}`);
+    throw named(name, error);
   }
 }
 
@@ -112,7 +114,7 @@ export async function assertAllSound(
       if (content !== undefined) contents.set(input.hash, content);
     } catch (error) {
       assertUnchanged(input);
-      throw error instanceof ImportError ? error : new ImportError(`${input.name}: ${wordsOf(error)}`);
+      throw named(input.name, error);
     }
   }
   return contents;
@@ -120,6 +122,14 @@ export async function assertAllSound(
 
 /** The files that a word names: a file, or those that match a pattern with * and ? in its last part. */
 function filesOf(word: string): string[] {
+  try {
+    return filesFor(word);
+  } catch (error) {
+    throw named(word, error);
+  }
+}
+
+function filesFor(word: string): string[] {
   if (!/[*?]/.test(word) || exists(word)) return isFolder(word) ? filesIn(word) : [word];
   const folder = dirname(word);
   const form = new RegExp(
@@ -128,14 +138,9 @@ function filesOf(word: string): string[] {
       .replaceAll('*', '.*')
       .replaceAll('?', '.')}$`,
   );
-  let names: string[];
-  try {
-    // What systems leave beside data is taken only by a pattern that begins as it does, such as `.*`.
-    const isWanted = isVisible(basename(word)) ? isVisible : () => true;
-    names = readdirSync(folder).filter((name) => form.test(name) && isWanted(name));
-  } catch (error) {
-    throw new ImportError(`${word}: ${wordsOf(error)}`);
-  }
+  // What systems leave beside data is taken only by a pattern that begins as it does, such as `.*`.
+  const isWanted = isVisible(basename(word)) ? isVisible : () => true;
+  const names = readdirSync(folder).filter((name) => form.test(name) && isWanted(name));
   if (names.length === 0) throw new ImportError(`${word}: no file matches`);
   return names.map((name) => join(folder, name)).flatMap((path) => (isFolder(path) ? filesIn(path) : [path]));
 }
@@ -235,8 +240,7 @@ async function openInput(name: string, path: string, told: Told): Promise<Input>
     assertReadable(name, head, { format, encoding, compression });
     return { ...source, format, encoding, hash: hash.digest('hex').slice(0, 32) };
   } catch (error) {
-    if (error instanceof ImportError) throw error;
-    throw new ImportError(`${name}: ${wordsOf(error)}`);
+    throw named(name, error);
   }
 }
 
@@ -246,6 +250,10 @@ export function isSameFile(one: string, other: string): boolean {
   return first !== undefined && first.dev === second?.dev && first.ino === second.ino;
 }
 
+function named(name: string, error: unknown): ImportError {
+  return error instanceof ImportError ? error : new ImportError(`${name}: ${wordsOf(error)}`);
+}
+
 /** An error of the file system in words that name no system call. */
 export function wordsOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
@@ -253,6 +261,7 @@ export function wordsOf(error: unknown): string {
     ENOENT: 'there is no such file',
     EACCES: 'it may not be read',
     EISDIR: 'it is a folder',
+    ELOOP: 'its links lead in a circle',
   };
   return words[code ?? ''] ?? message;
 }

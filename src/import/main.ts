@@ -10,7 +10,9 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const number = (count: number) => count.toLocaleString('en');
 
 function say(...lines: readonly string[]): void {
-  for (const line of lines) process.stderr.write(`import: ${line}\n`);
+  // Names in an archive or a header come from others, and a terminal would obey what controls it.
+  const plain = (line: string) => line.replaceAll(/[^\P{Cc}\n\t]/gu, '\ufffd');
+  for (const line of lines) process.stderr.write(`import: ${plain(line)}\n`);
 }
 
 const listed = (counts: Readonly<Record<string, number>>) =>

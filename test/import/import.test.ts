@@ -822,6 +822,10 @@ describe('input that is wrong', () => {
   ];
   const cases: Readonly<Record<string, readonly [args: () => string[], words: RegExp]>> = {
     'a file that is not there': [() => own('nowhere.csv'), /^import: nowhere\.csv: there is no such file\n$/],
+    'a name that a terminal would obey': [
+      () => own('no\u001b[31mwhere.csv'),
+      /^import: no\ufffd\[31mwhere\.csv: there is no such file\n$/,
+    ],
     'a pattern without files': [() => own('nowhere-*.csv'), /^import: nowhere-\*\.csv: no file matches\n$/],
     'an unknown app_id': [
       () => [...own(put('x.csv', 'a\n1\n')), '--app-id', '7'],

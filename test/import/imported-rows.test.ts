@@ -1,7 +1,8 @@
 // What becomes of a file's rows before they are sent: how they are read, and which records they are.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
@@ -650,6 +651,11 @@ describe('files', () => {
     }
     mkdirSync(join(folder, 'nothing'));
     await assert.rejects(named('nothing'), /there is no file in this folder/);
+    symlinkSync('.', join(folder, 'nothing', 'again'));
+    await assert.rejects(named('nothing'), /nothing: its links lead in a circle/);
+    // Without a writer it would be waited for.
+    execFileSync('mkfifo', [join(folder, 'pipe')]);
+    await assert.rejects(named('pipe'), /pipe: it is not a file/);
   });
 });
 
