@@ -65,8 +65,6 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     if (ids.length === 0 && !(await isErasureDue(options))) return 0;
     if (!(await takeTurn(...turn))) return 0;
     const done = await withMaintenanceLock(options.redis, 'round', async () => {
-      // A restore may have begun, and changed the requests, since they were chosen.
-      if (await isRestoreRunning(options.redis)) return 0;
       await assertCurrent(options.redis, options.clickhouse);
       await resumeAfterCrash(options);
       return deleteAndErase(options, chosen);

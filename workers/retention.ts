@@ -98,7 +98,6 @@ async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly 
 type Reason =
   | 'deletions, a retry of failed rows or a restore have the tables'
   | 'a round of deletions took over'
-  | 'a backup is being restored'
   | 'a ClickHouse server is away, or a shard is being moved'
   | 'not everything that was accepted is stored'
   | 'deletion requests are pending';
@@ -115,8 +114,6 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   const retaining = [...environments.values()].filter(({ retain_days: days }) => days !== undefined);
   if (retaining.length === 0) return 'done';
   const done = await withMaintenanceLock(redis, 'retention', async ({ isHeld }) => {
-    if ((await redis.exists(registryKeys.restoringBackup)) === 1)
-      return waits(context, 'a backup is being restored');
     await assertCurrent(redis, context.clickhouse);
     const fences = await takeFences(context);
     const outcomes: ('done' | 'busy')[] = [];

@@ -16,7 +16,6 @@ import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
 import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
 import { readPendingIds } from '../privacy/deletion/request.js';
-import { registryKeys } from '../redis/keys.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
@@ -53,8 +52,6 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
 export async function retryFailed(context: AdminContext) {
   const { clickhouse, redis, log } = context;
   const result = await withMaintenanceLock(redis, 'retry', async ({ isHeld }) => {
-    if ((await redis.exists(registryKeys.restoringBackup)) === 1)
-      throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);
     const servers = serversOf(clickhouse);
     const reachable = await reachableServers(servers);
@@ -82,7 +79,8 @@ export async function retryFailed(context: AdminContext) {
     const away = [...servers.all.keys()].filter((number) => !reachable.has(number));
     return { retried, left: rows.length - retried, ...(away.length > 0 && { servers_away: away }) };
   });
-  if (result === 'locked') throw new AdministrationError('a deletion or another retry is running: try again');
+  if (result === 'locked')
+    throw new AdministrationError('a deletion, a restore or another retry is running: try again');
   return result;
 }
 

@@ -21,6 +21,7 @@ import { endRuns } from '../../privacy/retention/expired-rows.js';
 import { registryKeys, shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
+import { stateLoads } from '../../tuning.js';
 import type { AdminContext } from '../context.js';
 import { insertRuns, type Moving, untilOrRefused } from './moving.js';
 import { checkOwner, isUnchanged, readShardServers } from './note.js';
@@ -65,15 +66,11 @@ export async function endRounds({ context: { redis }, source }: Moving): Promise
       if (isDone) break;
     }
   }
-  const end = async () => {
-    await endRuns(source);
-    return 'free';
-  };
-  await untilOrRefused(
-    async () => (await withMaintenanceLock(redis, 'move', end)) === 'free',
-    'a round of deletions or a restore is still running; try again when it has ended',
-  );
-  await checkNoRestore(redis);
+  const ended = await withMaintenanceLock(redis, 'move', () => endRuns(source), stateLoads.insertMsMax);
+  if (ended === 'locked')
+    throw new AdministrationError(
+      'a round of deletions or a restore is still running; try again when it has ended',
+    );
 }
 
 /** An interrupted restore may have exchanged the tables of only some servers. */

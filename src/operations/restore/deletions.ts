@@ -17,7 +17,6 @@ import {
 } from '../../privacy/deletion/request.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
-import { untilTrue } from '../../wait.js';
 import type { AdminContext } from '../context.js';
 import type { RestoredBackup } from './plan.js';
 
@@ -26,16 +25,15 @@ export async function withoutDeletions<Result>(
   { redis }: AdminContext,
   work: (owner: string) => Promise<Result>,
 ): Promise<Result> {
-  const tryIt = async () => {
-    const done = await withMaintenanceLock(redis, 'restore', async ({ owner }) => ({
-      result: await work(owner),
-    }));
-    return done === 'locked' ? undefined : done;
-  };
-  const done = await untilTrue(tryIt, { everyMs: 100, msMax: backups.roundWaitMsMax });
-  if (done === undefined)
+  const done = await withMaintenanceLock(
+    redis,
+    'restore',
+    ({ owner }) => work(owner),
+    backups.roundWaitMsMax,
+  );
+  if (done === 'locked')
     throw new AdministrationError('a round of deletions is still running; try again when it has ended');
-  return done.result;
+  return done;
 }
 
 /** Requests whose users are known; and complete ones whose users are unknown, unless the older data cannot contain their users. */

@@ -20,14 +20,21 @@ const takenFrom = {
   move: ['move'],
 } as const;
 
-/** Runs `work` while no other process holds the lock. If one does, settles with `locked` without running it. */
+/**
+ * Runs `work` while no other process holds the lock, and no restore exchanges tables or was interrupted while it did. Otherwise settles
+ * with `locked` without running it. `waitMsMax`: how long it waits for another process.
+ */
 export async function withMaintenanceLock<Result>(
   redis: Redis,
   kind: keyof typeof takenFrom,
   work: (lease: Lease) => Promise<Result>,
+  waitMsMax = 0,
 ): Promise<Result | 'locked'> {
-  const options = { ...maintenanceLock, owner: `${kind} ${newOwner()}`, from: takenFrom[kind] };
-  return withLease(redis, registryKeys.maintenanceLock, options, work);
+  const options = { ...maintenanceLock, owner: `${kind} ${newOwner()}`, from: takenFrom[kind], waitMsMax };
+  return withLease(redis, registryKeys.maintenanceLock, options, async (lease) => {
+    if (kind !== 'restore' && (await redis.exists(registryKeys.restoringBackup)) === 1) return 'locked';
+    return work(lease);
+  });
 }
 
 /**
