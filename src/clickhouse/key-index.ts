@@ -241,7 +241,7 @@ export async function addIndexOf(client: ClickHouseClient, from: string, into: s
     client,
     from,
     into,
-    new Map([...markers].map(([shard, { indexedTo }]) => [shard, indexedTo])),
+    Object.fromEntries([...markers].map(([shard, { indexedTo }]) => [shard, indexedTo])),
   );
 }
 
@@ -253,13 +253,14 @@ export async function addKeysAbove(
   client: ClickHouseClient,
   from: string,
   into: string,
-  numbers: ReadonlyMap<number, string>,
+  numbers: Readonly<Record<string, string>>,
 ): Promise<void> {
-  const listOf = (values: Iterable<number | string>) => `CAST([${[...values]}], 'Array(UInt64)')`;
+  const shards = Object.keys(numbers);
+  const listOf = (values: readonly string[]) => `CAST([${values}], 'Array(UInt64)')`;
   const above =
-    numbers.size === 0
+    shards.length === 0
       ? '1'
-      : `segment > transform(segment % ${shardNumberSpacing}, ${listOf(numbers.keys())}, ${listOf(numbers.values())}, toUInt64(0))`;
+      : `segment > transform(segment % ${shardNumberSpacing}, ${listOf(shards)}, ${listOf(Object.values(numbers))}, toUInt64(0))`;
   const present = await readTableIds(client, from);
   for (const source of sources)
     if (present.has(source)) await add(client, keysOf(source, above, from), `${into}.stored_keys`);

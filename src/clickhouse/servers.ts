@@ -17,8 +17,11 @@ export type ShardTable = {
   readonly unsettled: readonly number[];
 };
 
+/** The primary server first. */
+export type AllServers = readonly [ClickHouseClient, ...ClickHouseClient[]];
+
 export type Servers = {
-  readonly all: readonly ClickHouseClient[];
+  readonly all: AllServers;
   /** Whether CLICKHOUSE_URL names only one server. */
   readonly isOne: boolean;
   /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws ShardTableUnknown. */
@@ -106,7 +109,7 @@ export function serversOf(primary: ClickHouseClient): Servers {
   return servers;
 }
 
-function createServers(all: readonly ClickHouseClient[]): Servers {
+function createServers(all: AllServers): Servers {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
   let epoch: string | undefined;

@@ -111,8 +111,7 @@ async function makeParts(
       crash('rows_backed_up');
       return first + (await makeKeysBackup(client, database, backupOf(name, server), isContinued));
     };
-    const { all } = serversOf(clickhouse);
-    const [primary, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+    const [primary, ...others] = serversOf(clickhouse).all;
     const sizes = [await make(primary, 0)];
     crash('home_backed_up');
     sizes.push(...(await Promise.all(others.map((client, index) => make(client, index + 1)))));

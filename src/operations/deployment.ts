@@ -37,8 +37,7 @@ import { type MirroredRegistry, mirrorRegistry, readMirror } from '../registry/m
 import { readRegistry } from '../registry/registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
 import { readSeen, type Seen } from '../registry/witness-copies.js';
-import { stateLoads } from '../tuning.js';
-import { untilTrue } from '../wait.js';
+import { untilNoInsertRuns } from './running-inserts.js';
 
 export type LoadOptions = {
   readonly redis: Redis;
@@ -316,7 +315,7 @@ async function loadShard(
       const latest = (await readSeen(client)).get(String(shard));
       if (latest !== undefined && latest.number >= seen.number) seen = latest;
       await refuseSegments(client, shard, String(reserved));
-      await untilNoInsertRuns(client);
+      await untilNoInsertRuns(() => isInsertRunning(client));
       await syncReplicas(client, numberedTables);
     }
     floor = higher(String(reserved), await highestNumber(clickhouse, shard));
@@ -331,13 +330,6 @@ async function loadShard(
     [epoch, floor, bucketCount, nonce, suppressions, registry, witness, seen.storedTo, seen.storedRecords],
   );
   if (wasLoaded === null) throw new LoadInterrupted();
-}
-
-/** Waits for inserts that were already running, since ClickHouse does not refuse those. */
-async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const noneRuns = async () => !(await isInsertRunning(clickhouse));
-  if (!(await untilTrue(noneRuns, { msMax: stateLoads.insertMsMax })))
-    throw new AdministrationError('an insert is still running in ClickHouse; try again when it has ended');
 }
 
 /** The tables whose rows have segment numbers. */

@@ -4,7 +4,7 @@
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
-import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
 import { voidSince } from '../clickhouse/ledger-table.js';
 import { migrateServers } from '../clickhouse/migrate.js';
@@ -15,22 +15,17 @@ import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { backups } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import { createCrashPoint } from '../crash-point.js';
-import { deleteAgain } from '../privacy/deletion/delete-again.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { withProcessLock } from '../redis/lease.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import type { Deployment } from '../registry/documents.js';
 import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { type Comparison, compareOnce } from '../registry/witness.js';
 import { forgetKept, readCopiedAt, readSeen, type Seen } from '../registry/witness-copies.js';
 import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
-import {
-  type Deleted,
-  findDeleted,
-  resetDeletions,
-  submitAgainOf,
-  withoutDeletions,
-} from './restore/deletions.js';
+import { schemaOf } from './restore/confirm.js';
+import { deleteFromOlderData, resetDeletions, withoutDeletions } from './restore/deletions.js';
 import { copyAll } from './restore/second-copies.js';
 
 /** What a shard lacks. */
@@ -76,11 +71,7 @@ export async function recoverState(context: AdminContext) {
     const missing = await readMissing(context, deployment.shards, setBack);
     if (setBack.length === 0) return { recovered: [], missing, ...nothing };
     // The database itself may be gone.
-    await migrateServers({
-      urls: config.clickhouseUrls,
-      ...tablesOf(config),
-      database: config.clickhouseDatabase,
-    });
+    await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
     await checkNoMovedShards(context, setBack);
     const crash = createCrashPoint(config.crashAt);
     const result = await withoutDeletions(context, async () => {
@@ -89,7 +80,7 @@ export async function recoverState(context: AdminContext) {
       await resetDeletions(context);
       await copyAll(context);
       crash('copies_rewritten');
-      await freeKeys(context, setBack, deployment.epoch);
+      await freeKeys(context, setBack, deployment);
       await voidLost(clickhouse, missing);
       // Rows that have expired since are back.
       await redis.del(registryKeys.retentionRun);
@@ -196,38 +187,28 @@ async function checkNoMovedShards({ clickhouse }: AdminContext, setBack: readonl
 
 /** Deletes the users of earlier requests from the servers again, as far as those users are known. */
 async function deleteOn(context: AdminContext, setBack: readonly number[]) {
-  const { redis, clickhouse } = context;
-  const { deployment, environments } = await readLoadedRegistry(redis);
-  const copiedAt = await Promise.all(
-    setBack.map((server) => readCopiedAt(serversOf(clickhouse).all[server] as ClickHouseClient)),
-  );
+  const { all } = serversOf(context.clickhouse);
+  const clients = setBack.map((server) => all[server] as ClickHouseClient);
+  const copiedAt = await Promise.all(clients.map(readCopiedAt));
   // Not by what the primary server has as complete: a worker, or an earlier try, may have copied that since. A server that was set back
   // takes no witness. NaN if one has none.
   const doneBefore = Math.min(...copiedAt.map((at) => Date.parse(at ?? ''))) - backups.clockDifferenceMsMax;
-  const { known, unknown }: Deleted = await findDeleted(
-    redis,
+  return deleteFromOlderData(
+    context.redis,
+    clients,
     ({ completed_at: at }) => Date.parse(at ?? '') < doneBefore,
   );
-  let rows = 0;
-  for (const server of setBack) {
-    const where = {
-      redis,
-      clickhouse: serversOf(clickhouse).all[server] as ClickHouseClient,
-      shards: deployment.shards,
-      environments: [...environments.values()],
-    };
-    rows += await deleteAgain(where, known);
-  }
-  return { deleted_again: { requests: known.length, rows }, submit_again: unknown.map(submitAgainOf) };
 }
 
 /** Frees the keys of the shards: from then on the index of the rows that are left decides, once it has the waiting segments too. */
-async function freeKeys(context: AdminContext, setBack: readonly number[], epoch: string): Promise<void> {
-  const { redis, clickhouse } = context;
+async function freeKeys(
+  { redis, clickhouse }: AdminContext,
+  setBack: readonly number[],
+  { epoch, shards }: Deployment,
+): Promise<void> {
   const servers = serversOf(clickhouse);
   for (const server of setBack) {
     const client = servers.all[server] as ClickHouseClient;
-    const shards = servers.table()?.servers.length ?? (await readRegistry(redis)).deployment?.shards ?? 0;
     for (let shard = 0; shard < shards; shard++) {
       if (servers.numberOf(shard) !== server) continue;
       const state = shardKeys.state(shard);

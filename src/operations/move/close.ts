@@ -1,14 +1,13 @@
 // Closing a shard for its move, and opening it again: which of the two servers stores its rows, and which shows them.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { raiseGeneration } from '../../clickhouse/key-index.js';
 import { readMigrations } from '../../clickhouse/migrate.js';
 import { giveUp, takeOver } from '../../clickhouse/move-rows.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { closeShard, openShard, refuseSegments } from '../../clickhouse/shard-limits.js';
 import { makeLocalViews } from '../../clickhouse/spanning-views.js';
 import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../../clickhouse/store.js';
-import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
+import { AdministrationError } from '../../contract/errors.js';
 import { takeFence } from '../../privacy/deletion/fences.js';
 import { withMaintenanceLock } from '../../privacy/deletion/maintenance-lock.js';
 import {
@@ -18,12 +17,12 @@ import {
   updateDeletion,
 } from '../../privacy/deletion/request.js';
 import { endRuns } from '../../privacy/retention/expired-rows.js';
-import { registryKeys, shardKeys } from '../../redis/keys.js';
-import { runScript, scripts } from '../../redis/scripts.js';
+import { registryKeys } from '../../redis/keys.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { stateLoads } from '../../tuning.js';
 import type { AdminContext } from '../context.js';
-import { insertRuns, type Moving, untilOrRefused } from './moving.js';
+import { untilNoInsertRuns } from '../running-inserts.js';
+import type { Moving } from './moving.js';
 import { checkOwner, isUnchanged, readShardServers } from './note.js';
 
 /** Makes both servers refuse the shard's rows. From then on only this process stores them, by copying. */
@@ -37,9 +36,8 @@ export async function close(moving: Moving): Promise<void> {
   await closeShard(target, shard, copyNameOf(shard, owned.owner));
   // A process that takes over the move after this check closes the server again, and so the server refuses this process's copies.
   await checkOwner(context, owned);
-  for (const client of [source, target])
-    await untilOrRefused(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
-  await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
+  for (const client of [source, target]) await untilNoInsertRuns(() => isInsertOfShardRunning(client, shard));
+  await untilNoInsertRuns(() => isCopyRunning(target, shard));
   const { deployment } = await readLoadedRegistry(redis);
   const fence = await takeFence({ redis, epoch: deployment.epoch }, shard);
   // Tokens are not copied with the rows. So a worker that read a segment before the move must ask Redis and look for the marker again.
@@ -112,25 +110,6 @@ export async function own({ context, owned }: Moving, client: ClickHouseClient):
     await giveUp(client, owned);
     throw error;
   });
-}
-
-/**
- * Gives the shard's index of keys on a server a new generation, and records it in Redis before anything uses that server: so a rebuild
- * starts again, and workers reload their filters, which may lack keys that were removed from the other server. `name`: the name of
- * the only statements that the server accepts.
- */
-export async function renewIndex(
-  { context: { redis }, move: { shard } }: Moving,
-  client: ClickHouseClient,
-  name?: string,
-): Promise<void> {
-  const { deployment } = await readLoadedRegistry(redis);
-  const state = shardKeys.state(shard);
-  const known = await redis.hget(state, 'keys_generation');
-  const generation = await raiseGeneration(client, shard, known, name);
-  if (generation === undefined) return;
-  const recorded = await runScript(redis, scripts.keysIndexed, [state], [deployment.epoch, '0', generation]);
-  if (recorded === null) throw new StateNotLoaded();
 }
 
 /** Hides the rows on the old server before showing them on the new one, so no query sees a row twice. */

@@ -13,17 +13,11 @@ import { createCrashPoint } from '../../crash-point.js';
 import { readRegistry } from '../../registry/registry.js';
 import { assertCurrent } from '../../registry/witness.js';
 import type { AdminContext } from '../context.js';
-import {
-  checkNoRestore,
-  close,
-  endRounds,
-  openIfStored,
-  renewIndex,
-  showOnServer,
-  showWhereStored,
-} from './close.js';
+import { renewIndex } from '../renew-index.js';
+import { untilNoInsertRuns } from '../running-inserts.js';
+import { checkNoRestore, close, endRounds, openIfStored, showOnServer, showWhereStored } from './close.js';
 import { copyAll, removeAll } from './copy.js';
-import { insertRuns, type Moving, type Say, untilOrRefused } from './moving.js';
+import type { Moving, Say } from './moving.js';
 import {
   change,
   copyRegistry,
@@ -106,8 +100,9 @@ async function carryOver(moving: Moving): Promise<void> {
     await close(moving);
     crash('shard_closed');
     await copyAll(moving);
-    // A rebuild may have added keys on the old server since they were copied, so it has to start again.
-    await renewIndex(moving, target, copyNameOf(shard, owned.owner));
+    // Before anything uses that server. A rebuild may have added keys on the old server since they were copied, and workers' filters
+    // may lack keys that were removed from the other server.
+    await renewIndex(context, target, shard, copyNameOf(shard, owned.owner));
     crash('index_renewed');
     await change(context, owned, (document) => ({
       ...withMove(document, shard, { stage: 'remove' }),
@@ -144,12 +139,12 @@ async function revert(moving: Moving): Promise<void> {
   await showOnServer(context, target, move.to);
   // From here on ClickHouse refuses copies by the process that started the move; a running one is waited for.
   await closeShard(target, shard);
-  await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
+  await untilNoInsertRuns(() => isCopyRunning(target, shard));
   await removeAll(moving, target);
   await openIfStored(context, shard, move.from);
   crash('shard_opened');
   // Workers may have loaded the generation of the other server.
-  await renewIndex(moving, source);
+  await renewIndex(context, source, shard);
   await endMove(moving);
   say(`shard ${shard}: stored by server ${move.from} again`);
 }

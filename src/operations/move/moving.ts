@@ -2,11 +2,8 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { OwnedMove } from '../../clickhouse/move-rows.js';
-import { AdministrationError } from '../../contract/errors.js';
 import type { CrashPoint } from '../../crash-point.js';
 import type { ShardMove } from '../../registry/documents.js';
-import { stateLoads } from '../../tuning.js';
-import { untilTrue } from '../../wait.js';
 import type { AdminContext } from '../context.js';
 
 export type Say = (line: string) => void;
@@ -20,9 +17,3 @@ export type Moving = {
   readonly crash: CrashPoint;
   readonly say: Say;
 };
-
-export async function untilOrRefused(isTrue: () => Promise<boolean>, otherwise: string): Promise<void> {
-  if (!(await untilTrue(isTrue, { msMax: stateLoads.insertMsMax }))) throw new AdministrationError(otherwise);
-}
-
-export const insertRuns = 'an insert is still running in ClickHouse; try again when it has ended';

@@ -5,7 +5,7 @@ import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { backups } from '../../contract/limits.js';
-import type { DeletedRequest } from '../../privacy/deletion/delete-again.js';
+import { type DeletedRequest, deleteAgain } from '../../privacy/deletion/delete-again.js';
 import { readDeletedUsers } from '../../privacy/deletion/deleted-users.js';
 import { withMaintenanceLock } from '../../privacy/deletion/maintenance-lock.js';
 import {
@@ -36,16 +36,16 @@ export async function withoutDeletions<Result>(
   return done;
 }
 
-/** Requests whose users are known; and complete ones whose users are unknown, unless the older data cannot contain their users. */
-export type Deleted = {
-  readonly known: readonly DeletedRequest[];
-  readonly unknown: readonly DeletionRequest[];
-};
-
-export async function findDeleted(
+/**
+ * Deletes from older data the users of all requests, as far as they are known. Complete requests whose users are unknown have to be
+ * submitted again, unless the older data cannot contain their users. `clients`: connected to the servers with that data.
+ */
+export async function deleteFromOlderData(
   redis: AdminContext['redis'],
+  clients: readonly ClickHouseClient[],
   isDoneInOlderData: (request: DeletionRequest) => boolean,
-): Promise<Deleted> {
+): Promise<Pick<RestoredBackup, 'deleted_again' | 'submit_again'>> {
+  const { deployment, environments } = await readLoadedRegistry(redis);
   const known: DeletedRequest[] = [];
   const unknown: DeletionRequest[] = [];
   for await (const request of eachDeletion(redis)) {
@@ -53,10 +53,18 @@ export async function findDeleted(
     if (hashes !== undefined) known.push({ request, hashes });
     else if (request.status === 'complete' && !isDoneInOlderData(request)) unknown.push(request);
   }
-  return { known, unknown };
+  let rows = 0;
+  for (const clickhouse of clients) {
+    const where = { redis, clickhouse, shards: deployment.shards, environments: [...environments.values()] };
+    rows += await deleteAgain(where, known);
+  }
+  return {
+    deleted_again: { requests: known.length, rows },
+    submit_again: unknown.map(submitAgainOf),
+  };
 }
 
-export function submitAgainOf({
+function submitAgainOf({
   deletion_request_id,
   account_id,
   app_id,

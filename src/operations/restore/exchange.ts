@@ -20,8 +20,9 @@ import { takeFences } from '../../privacy/deletion/fences.js';
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
-import { confirmPlan, type Planned, type Restore } from './confirm.js';
-import { addedTables, type Plan } from './plan.js';
+import { renewIndex } from '../renew-index.js';
+import { type Begun, confirmPlan, type Planned, type Restore } from './confirm.js';
+import { addedTables } from './plan.js';
 
 /**
  * Adds the keys of the index in use to the restored one: keys are never forgotten, whatever happens to their rows. Settles with the
@@ -40,11 +41,11 @@ export async function joinIndexes(
     readRegistry(redis),
   ]);
   const shards = new Set([...inUse.keys(), ...ofBackup.keys(), ...Array(deployment?.shards ?? 0).keys()]);
-  const storedTo = new Map<number, string>();
+  const storedTo: Record<string, string> = {};
   for (const shard of shards) {
     const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
     const to = (await runScript(redis, scripts.indexable, keys, [deployment?.epoch ?? ''])) as string | null;
-    storedTo.set(shard, to ?? inUse.get(shard)?.indexedTo ?? '0');
+    storedTo[shard] = to ?? inUse.get(shard)?.indexedTo ?? '0';
   }
   await addIndexOf(client, config.clickhouseDatabase, staging);
   for (const shard of shards) {
@@ -55,7 +56,7 @@ export async function joinIndexes(
     if (!(await writeMarker(restored, shard, joined, before?.generation)))
       throw new BackupFailed('the marker of the index of keys is missing');
   }
-  return Object.fromEntries(storedTo);
+  return storedTo;
 }
 
 /**
@@ -63,47 +64,38 @@ export async function joinIndexes(
  * segments whose keys were looked up in the other index. The registry comes last: an emptied Redis is loaded from it.
  */
 export async function exchangeTables(restore: Planned): Promise<void> {
-  const { plan } = restore;
-  const wasLoaded = restore.epoch !== '';
-  const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
+  const { context, plan } = restore;
+  const { redis } = context;
+  const servers = [...serversOf(context.clickhouse).all.entries()].toReversed();
   for (const [server, client] of servers) {
-    await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
-    if (wasLoaded) await recordGenerations(restore, server);
+    await exchangeOn(restore, server, client, (table) => table === keysTable);
+    await renewIndexes(restore, server, client);
   }
-  const refused = wasLoaded ? await readLastSegments(restore) : [];
+  // The last segment of each shard.
+  const refused =
+    restore.epoch === '' ? [] : await takeFences({ ...(await readLoadedRegistry(redis)).deployment, redis });
   // First by the limits of this restore, which the restored tables' constraints name; below by those of all tables in use.
   await refuseUpTo(restore, refused, plan.id);
   for (const [server, client] of servers) {
-    await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
+    await exchangeOn(restore, server, client, (table) => table !== keysTable);
     restore.crash('rows_exchanged');
     // Rows that were stored since the indexes were joined are now in the tables that will be dropped.
-    const { clickhouseDatabase: database } = restore.context.config;
-    const keysTo = Object.entries(plan.keysTo?.[server] ?? {}).map(
-      ([shard, to]) => [Number(shard), to] as const,
-    );
-    await addKeysAbove(client, restore.staging, database, new Map(keysTo));
-    // A worker may have loaded the index before these keys were added; the new generation makes it load again.
-    for (const shard of (await readMarkers(client)).keys()) await raiseGeneration(client, shard);
-    if (wasLoaded) await recordGenerations(restore, server);
+    await addKeysAbove(client, restore.staging, context.config.clickhouseDatabase, plan.keysTo[server] ?? {});
+    await renewIndexes(restore, server, client);
   }
   await refuseUpTo(restore, refused);
 }
 
-/** Makes workers load their filters of keys from the index that is now in use. */
-async function recordGenerations({ context }: Restore, server: number): Promise<void> {
-  const { redis } = context;
-  const servers = serversOf(context.clickhouse);
-  const client = servers.all[server] as ClickHouseClient;
-  const { deployment } = await readLoadedRegistry(redis);
-  for (const [shard, { generation }] of await readMarkers(client)) {
-    // Every restored server has a marker for each shard, with its own generation.
-    if (servers.numberOf(shard) !== server) continue;
-    await runScript(
-      redis,
-      scripts.keysIndexed,
-      [shardKeys.state(shard)],
-      [deployment.epoch, '0', generation],
-    );
+/** Makes workers load their filters of keys from the index that is now in use, with the keys that were added to it. */
+async function renewIndexes(
+  { context, epoch }: Begun,
+  server: number,
+  client: ClickHouseClient,
+): Promise<void> {
+  for (const shard of (await readMarkers(client)).keys()) {
+    // Every restored server has a marker for each shard.
+    const isOwn = epoch !== '' && serversOf(context.clickhouse).numberOf(shard) === server;
+    await (isOwn ? renewIndex(context, client, shard) : raiseGeneration(client, shard));
   }
 }
 
@@ -121,19 +113,14 @@ async function refuseUpTo(
     for (const [shard, last] of lastSegments.entries()) await refuseSegments(client, shard, last, ofRestore);
 }
 
-/** The last segment of each shard. */
-async function readLastSegments({ context: { redis } }: Restore): Promise<readonly string[]> {
-  const { deployment } = await readLoadedRegistry(redis);
-  return takeFences({ ...deployment, redis });
-}
-
 async function exchangeOn(
   restore: Planned,
+  server: number,
   client: ClickHouseClient,
-  tables: Plan['tables'][number],
   isWanted: (table: string) => boolean,
 ): Promise<void> {
-  const { context, staging, lock, crash, exchanging } = restore;
+  const { context, staging, lock, crash, exchanging, plan } = restore;
+  const tables = plan.tables[server] ?? {};
   const { clickhouseDatabase: database } = context.config;
   const schema = tablesOfSchema();
   const inUse = await readTableIds(client, database);
@@ -148,7 +135,7 @@ async function exchangeOn(
       await addRowsOf(client, table, staging, database);
       continue;
     }
-    await limitRestored(client, staging, table, restore.plan.id);
+    await limitRestored(client, staging, table, plan.id);
     const exchange = { table, id, staging, database, owner: lock.owner };
     await exchangeTable(client, exchange, { exchanging, exchanged: () => crash('table_exchanged') });
   }

@@ -7,17 +7,15 @@ import { tablesOfSchema } from '../../clickhouse/migrate.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { notePlan, readTableIds } from '../../clickhouse/staging.js';
 import { backups } from '../../contract/limits.js';
-import { deleteAgain } from '../../privacy/deletion/delete-again.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { keepsSince } from '../../registry/backups.js';
 import { type Backup, backupsKey, shardServersKey } from '../../registry/documents.js';
 import { readMirror } from '../../registry/mirror.js';
-import { readLoadedRegistry } from '../../registry/registry.js';
 import type { AdminContext } from '../context.js';
 import { type Begun, confirm, type Planned, RedisChanged, type Restore } from './confirm.js';
-import { findDeleted, readCompleteIds, submitAgainOf } from './deletions.js';
+import { deleteFromOlderData, readCompleteIds } from './deletions.js';
 import { joinIndexes, ofServer } from './exchange.js';
 import { checkPlaces } from './places.js';
 import { type Plan, type RestoredBackup, textOf } from './plan.js';
@@ -101,7 +99,6 @@ export async function forgetPlan({ redis }: AdminContext, text: string): Promise
 /** Deletes from the restored tables the users that requests have deleted since the backup began, as far as they are known. */
 async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
-  const { deployment, environments } = await readLoadedRegistry(redis);
   const [primary] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const backup = await readOwnEntry(primary, name);
   // If Redis was emptied since, or the backup comes from elsewhere, only timestamps show which requests it lacks.
@@ -111,19 +108,8 @@ async function deleteSince({ context, name, restored }: Restore): Promise<Restor
     doneInBackup.has(id) &&
     (backup === undefined ||
       Date.parse(completed_at ?? '') < Date.parse(backup.began_at) - backups.clockDifferenceMsMax);
-  const { known, unknown } = await findDeleted(redis, (request) => knowsAll || isInBackup(request));
-  let rows = 0;
-  for (const clickhouse of restored) {
-    const { shards } = deployment;
-    const where = { redis, clickhouse, shards, environments: [...environments.values()] };
-    rows += await deleteAgain(where, known);
-  }
-  return {
-    name,
-    state: 'kept',
-    deleted_again: { requests: known.length, rows },
-    submit_again: unknown.map(submitAgainOf),
-  };
+  const isDone = (request: DeletionRequest) => knowsAll || isInBackup(request);
+  return { name, state: 'kept', ...(await deleteFromOlderData(redis, restored, isDone)) };
 }
 
 /** The entry of a backup in its own copy of the registry. A later entry of the same name may describe another backup. */

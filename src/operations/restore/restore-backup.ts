@@ -2,7 +2,8 @@
 // it migrates the schema, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in one
 // step; meanwhile no deletion round runs and no shard is moved. What Redis has stays: accounts, keys, requests. With several servers,
 // each restores its own backup, so each shard must be on the same server as then. A restore that is killed at any point continues
-// when it is called again, even if Redis was emptied. Until it is done, an emptied Redis is not loaded.
+// when it is called again, even if Redis was emptied, or the databases beside were dropped by hand. Until it is done, an emptied Redis is
+// not loaded. A restore that fails before it exchanges a table leaves nothing.
 
 import { randomUUID } from 'node:crypto';
 import { BackupFailed } from '../../clickhouse/backup-faults.js';

@@ -79,12 +79,12 @@ export async function stage(restore: Begun): Promise<void> {
  */
 async function checkEnd(restore: Begun): Promise<void> {
   const { context, name, staging } = restore;
-  const [primary] = serversOf(context.clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
-  const { clickhouseDatabase: database } = context.config;
-  if (await hasEnd(primary, database, name, staging)) return;
+  const { clickhouse, config } = context;
+  const database = config.clickhouseDatabase;
+  if (await hasEnd(clickhouse, database, name, staging)) return;
   // Rejects with BackupMissing if there is no backup of this name.
   const registry = `${staging}.registry_of_backup`;
-  await withTableOf(primary, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
+  await withTableOf(clickhouse, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
   throw new AdministrationError(
     `the backup ${name} has no end mark (${endOfBackup(name)} on the backup disk): it failed or was interrupted. "backup create ${name}" continues an interrupted one`,
   );
@@ -133,7 +133,7 @@ async function restoreAll(restore: Begun): Promise<void> {
   const { all } = serversOf(clickhouse);
   const into = (client: ClickHouseClient, server: number) =>
     restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
-  const [primary, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  const [primary, ...others] = all;
   await into(primary, 0);
   if (epoch !== '') await checkPlaces(restore);
   const servers = (await readPlaces(restored))?.servers ?? [];
@@ -155,8 +155,7 @@ async function restoreAll(restore: Begun): Promise<void> {
  */
 export async function dropReplaced(restore: Restore, name: string, id: string | undefined): Promise<void> {
   const { context, staging } = restore;
-  const { all } = serversOf(context.clickhouse);
-  const [primary, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  const [primary, ...others] = serversOf(context.clickhouse).all;
   const confirmOn = (client: ClickHouseClient) =>
     confirmDrop(restore, client, (found) => id === undefined || found === id);
   const notDropped = (error: unknown) =>
