@@ -31,7 +31,7 @@ export function serveDeletions(
   context: WorkerContext,
   onCallbacksDue: RoundOptions['onCallbacksDue'],
 ): DeletionWork {
-  const { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log } = context;
+  const { redis, queueRedis, config, log } = context;
   const queue = openRegistryQueue(deletionQueueName, queueRedis);
   // A server may be unreachable for hours, and each round reads the whole registry.
   let pending = 0;
@@ -44,19 +44,7 @@ export function serveDeletions(
   const worker = new Worker(
     deletionQueueName,
     asJob(() =>
-      runDeletionRound({
-        redis,
-        clickhouse,
-        shards,
-        epoch,
-        secret,
-        erasure: config.erasure,
-        crash,
-        log,
-        refused,
-        onServersAwaited,
-        onCallbacksDue,
-      }),
+      runDeletionRound({ ...context, erasure: config.erasure, refused, onServersAwaited, onCallbacksDue }),
     ),
     { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },
   );

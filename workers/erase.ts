@@ -11,7 +11,7 @@ import {
   readMaskedBytes,
   resumeMerges,
 } from '../src/clickhouse/masks.js';
-import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
+import { reachableClients } from '../src/clickhouse/servers.js';
 import type { Config } from '../src/config.js';
 import { isStuck } from '../src/contract/deletion-states.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -127,10 +127,4 @@ async function readMaskedEverywhere(clickhouse: ClickHouseClient): Promise<numbe
   const clients = await reachableClients(clickhouse);
   const bytes = await Promise.all(clients.map(([, client]) => readMaskedBytes(client, userTables)));
   return bytes.reduce((sum, each) => sum + each, 0);
-}
-
-async function reachableClients(clickhouse: ClickHouseClient): Promise<[server: number, ClickHouseClient][]> {
-  const servers = serversOf(clickhouse);
-  const reachable = await reachableServers(servers);
-  return [...servers.all.entries()].filter(([server]) => reachable.has(server));
 }

@@ -20,7 +20,7 @@ import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
-import { memberOf, shardKeys } from '../src/redis/keys.js';
+import { keysOfSegment, memberOf, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { type BadRow, failedRowOf } from './failed-row.js';
 import { beginMarkerCheck } from './marker-check.js';
@@ -65,17 +65,12 @@ export async function quarantine(
   if ((await keepFailed(options, segment, bad, isExempt)) === 'gone') return;
   crash('bad_rows_kept');
   const remaining = withoutRows(bytes, new Set(bad.map(({ line }) => line)));
-  const taken = await runScript(
-    redis,
-    scripts.quarantine,
-    [
-      shardKeys.state(shard),
-      shardKeys.segments(shard),
-      shardKeys.segmentRows(shard),
-      shardKeys.segment(shard, segment),
-    ],
-    [memberOf(segment), lengthRead, remaining, bad.length + repeats],
-  );
+  const taken = await runScript(redis, scripts.quarantine, keysOfSegment(shard, segment), [
+    memberOf(segment),
+    lengthRead,
+    remaining,
+    bad.length + repeats,
+  ]);
   crash('bad_rows_taken_out');
   // If another worker removed the rows, that worker has counted them.
   if (Number(taken) === 0) return;

@@ -1,7 +1,7 @@
 // Copies the registry, deletion requests and suppressions to ClickHouse, moves the audit log there, and removes users' names that
 // are no longer needed.
 
-import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
+import { reachableClients } from '../src/clickhouse/servers.js';
 import { userExports } from '../src/contract/limits.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
@@ -46,9 +46,7 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
 /** Twice a minute, removes what killed processes left: targets of complete requests, and tables of previews and downloads. */
 async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise<void> {
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
-  const servers = serversOf(clickhouse);
-  const reachable = await reachableServers(servers);
-  for (const client of servers.all.filter((_, number) => reachable.has(number))) {
+  for (const [, client] of await reachableClients(clickhouse)) {
     await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
     await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);
   }

@@ -22,7 +22,7 @@ import {
   tokensBurnt,
 } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
-import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
+import { keysOfSegment, memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { readOnReplicas } from '../src/redis/replicas.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { commitBatches } from '../src/tuning.js';
@@ -209,17 +209,7 @@ async function forget(
   segment: Segment,
   result: StoreResult,
 ): Promise<StoreResult> {
-  await runScript(
-    redis,
-    scripts.forget,
-    [
-      shardKeys.state(shard),
-      shardKeys.segments(shard),
-      shardKeys.segmentRows(shard),
-      shardKeys.segment(shard, segment),
-    ],
-    [memberOf(segment)],
-  );
+  await runScript(redis, scripts.forget, keysOfSegment(shard, segment), [memberOf(segment)]);
   crash('segment_forgotten');
   return result;
 }

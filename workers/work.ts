@@ -34,29 +34,16 @@ export function startWork(context: WorkerContext): Work {
   }
 
   // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis.
+  const every = (everyMs: number, what: string, work: () => Promise<void>) =>
+    repeat({ work, everyMs, what, log });
   const stops = [
-    repeat({ work: upkeep, everyMs: 1_000, what: 'upkeep', log }),
-    repeat({
-      work: () => writeSecondCopies(context),
-      everyMs: 1_000,
-      what: 'the copying to ClickHouse',
-      log,
-    }),
-    repeat({ work: indexKeys, everyMs: 200, what: 'the index of keys', log }),
-    repeat({
-      work: deletionWork.addRoundIfPending,
-      everyMs: deletionsCheckedEveryMs,
-      what: 'the check for pending deletions',
-      log,
-    }),
-    repeat({
-      work: () => expireRowsIfDue(context),
-      everyMs: retentionCheckedEveryMs,
-      what: 'the deletion of expired rows',
-      log,
-    }),
-    repeat({ work: () => keepBooks(context), everyMs: 1_000, what: 'the ledger', log }),
-    repeat({ work: callbackWork.addDue, everyMs: 2_000, what: 'the check for lost callbacks', log }),
+    every(1_000, 'upkeep', upkeep),
+    every(1_000, 'the copying to ClickHouse', () => writeSecondCopies(context)),
+    every(200, 'the index of keys', indexKeys),
+    every(deletionsCheckedEveryMs, 'the check for pending deletions', deletionWork.addRoundIfPending),
+    every(retentionCheckedEveryMs, 'the deletion of expired rows', () => expireRowsIfDue(context)),
+    every(1_000, 'the ledger', () => keepBooks(context)),
+    every(2_000, 'the check for lost callbacks', callbackWork.addDue),
   ];
 
   return {

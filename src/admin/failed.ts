@@ -6,7 +6,7 @@ import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { hasRow } from '../clickhouse/replication.js';
-import { reachableServers, type Servers, serversOf } from '../clickhouse/servers.js';
+import { reachableClients, reachableServers, type Servers, serversOf } from '../clickhouse/servers.js';
 import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
 import { AdministrationError } from '../contract/errors.js';
@@ -23,10 +23,8 @@ import { readLoadedRegistry } from '../registry/registry.js';
  * if there are several servers.
  */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
-  const servers = serversOf(clickhouse);
-  const reachable = await reachableServers(servers);
-  const asked = servers.all.filter((_, number) => reachable.has(number));
-  const lists = await Promise.all(asked.map((client) => listFailedOn(client, countMax)));
+  const asked = await reachableClients(clickhouse);
+  const lists = await Promise.all(asked.map(([, client]) => listFailedOn(client, countMax)));
   // Each of several servers has sorted its own.
   const inOrder = (a: ListedRow, b: ListedRow) =>
     a.segment.length - b.segment.length || a.segment.localeCompare(b.segment) || a.line - b.line;

@@ -185,6 +185,13 @@ export async function reachableServers(servers: Servers, mayBeEmpty = false): Pr
   );
 }
 
+/** The same servers, by their indexes. */
+export async function reachableClients(primary: ClickHouseClient): Promise<[number, ClickHouseClient][]> {
+  const servers = serversOf(primary);
+  const reachable = await reachableServers(servers);
+  return [...servers.all.entries()].filter(([number]) => reachable.has(number));
+}
+
 /** The state of each server. */
 export function checkAll(servers: Servers): Promise<State[]> {
   return Promise.all(servers.all.map((client, index) => checkOrRemember(servers, client, index)));

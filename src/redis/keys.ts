@@ -61,6 +61,12 @@ export const shardKeys = {
   ledgerSums: (shard: number, day: number) => `${shardTag(shard)}:ledger_sums:${day}`,
 } as const;
 
+/** The keys of the scripts that take rows out of a segment, or forget it. */
+export function keysOfSegment(shard: number, segment: Segment): string[] {
+  const { state, segments, segmentRows } = shardKeys;
+  return [state(shard), segments(shard), segmentRows(shard), shardKeys.segment(shard, segment)];
+}
+
 export const registryKeys = {
   epoch: '{registry}:epoch',
   /** Nonce of the process that loads the deployment into an emptied Redis. It expires if that process is killed. */

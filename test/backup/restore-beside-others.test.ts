@@ -265,8 +265,8 @@ test('a restore goes on although what it replaced was dropped by hand, and begin
     await assertNothingLeft();
     assert.deepEqual(await seen(), ['of the backup', `without ${what}`]);
   }
-  for (const what of ['TABLE sluice_restore.registry', 'DATABASE sluice_restore']) {
-    await restoreUntil(startsWith('RENAME TABLE sluice_restore.registry TO'));
+  for (const what of ['TABLE sluice_restore.stored_events', 'DATABASE sluice_restore']) {
+    await restoreUntil(startsWith('RENAME TABLE sluice_restore.stored_events TO'));
     await sluice.clickhouse.query(`DROP ${what}`);
     await again();
     await assertNothingLeft();

@@ -2,7 +2,7 @@
 
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { assertRoom } from '../../src/clickhouse/definitions.js';
-import { reachableServers, serversOf } from '../../src/clickhouse/servers.js';
+import { reachableClients, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { type DeletionRequest, updateDeletions } from '../../src/privacy/deletion/request.js';
 import type { RoundParts } from '../../src/privacy/deletion/round-parts.js';
 import { dropRoundTables } from '../../src/privacy/deletion/round-tables.js';
@@ -67,10 +67,8 @@ export async function update(
 
 /** On a full disk a round cannot rewrite anything, and would only add to the work that ClickHouse retries there. */
 export async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promise<void> {
-  const servers = serversOf(clickhouse);
-  const reachable = await reachableServers(servers);
-  for (const [number, client] of servers.all.entries())
-    if (reachable.has(number)) await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
+  for (const [, client] of await reachableClients(clickhouse))
+    await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
 }
 
 /** Drops the tables of all rounds. They are in memory, so an unreachable server has lost them by its return, or a later round drops them. */

@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { endLong } from '../../clickhouse/long-statement.js';
 import { dropScratch, listScratch } from '../../clickhouse/scratch.js';
-import { reachableServers, serversOf } from '../../clickhouse/servers.js';
+import { reachableClients } from '../../clickhouse/servers.js';
 import { succeeds } from '../../wait.js';
 
 const prefix = 'user_export_';
@@ -24,11 +24,7 @@ export async function endReadingEverywhere(
   names: readonly string[],
 ): Promise<void> {
   if (names.length === 0) return;
-  const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
-  for (const [number, client] of servers.all.entries()) {
-    if (there.has(number)) await endReading(client, names);
-  }
+  for (const [, client] of await reachableClients(clickhouse)) await endReading(client, names);
 }
 
 /**
