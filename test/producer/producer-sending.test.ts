@@ -57,7 +57,8 @@ describe('gathering', () => {
   });
 
   test('bodies are compressed if that is worth it, and name the write key', async () => {
-    const client = create({ writeKey: 'secret' });
+    // Each flush is one request.
+    const client = create({ writeKey: 'secret', intervalMs: 60_000 });
     await track(client, 0);
     await client.flush();
     for (let n = 0; n < 100; n++) void track(client, n, 'u');
