@@ -25,6 +25,7 @@ import { administer, deleteNow, getToken } from '../harness/deletion.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { connectTestRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
 import { addPending, removePending } from '../support/pending.js';
 import { ownSluice } from '../support/sluice.js';
@@ -114,6 +115,15 @@ async function storedRows(): Promise<string[]> {
 async function emptyTables(): Promise<void> {
   for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'])
     await clickhouse.command({ query: `TRUNCATE TABLE ${table}` });
+}
+
+/** Makes runs until one leaves nothing to others: a round that erases what earlier ones have masked may take over. */
+async function expire(nowMs: number, own = context): Promise<void> {
+  const run = await until(async () => {
+    const [settled] = await Promise.allSettled([expireRows(own, nowMs)]);
+    return settled.status === 'fulfilled' && settled.value === 'busy' ? undefined : settled;
+  }, 'no round takes over');
+  if (run.status === 'rejected') throw run.reason;
 }
 
 test('deletes expired events and users without later events, and nothing younger or of others', async () => {
@@ -225,11 +235,11 @@ test('deletes expired events and users without later events, and nothing younger
         .map(textOf)
         .sort();
       // With a clock at which nothing is over, nothing is deleted.
-      assert.equal(await expireRows(context, nowMs - 400 * dayMs), 'done');
+      await expire(nowMs - 400 * dayMs);
       assert.deepEqual(await storedRows(), rows.map(textOf).sort());
-      assert.equal(await expireRows(context, nowMs), 'done');
+      await expire(nowMs);
       assert.deepEqual(await storedRows(), expected);
-      assert.equal(await expireRows(context, nowMs), 'done', 'again changes nothing');
+      await expire(nowMs);
       assert.deepEqual(await storedRows(), expected);
     }),
     { numRuns: 4, endOnFailure: true },
@@ -253,7 +263,7 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   const [kept] = await sluice.rows<{ keys: string }>(
     'SELECT toString(uniqExact(hash)) AS keys FROM stored_keys',
   );
-  assert.equal(await expireRows(context, nowMs), 'done');
+  await expire(nowMs);
   assert.deepEqual(await storedRows(), [`e ${forEver} old`, `e ${retained} new`].sort());
   const markers = await sluice.rows<{ segment: string }>(
     `SELECT toString(segment) AS segment FROM stored_events WHERE app_id = '' ORDER BY segment`,
@@ -313,8 +323,8 @@ test('a run that is killed at any step, again and again, is retried, deletes the
   };
   let isDone = false;
   for (let runs = 0; runs < 3 * crashPoints.retention.length && !isDone; runs++) {
-    isDone = await expireRows({ ...context, crash }, nowMs).then(
-      (outcome) => outcome === 'done',
+    isDone = await expire(nowMs, { ...context, crash }).then(
+      () => true,
       (error: Error) => {
         assert.match(error.message, /^died at /);
         return false;
@@ -414,7 +424,7 @@ test(`what users send who come back while identifications are removed is kept, a
   const kept = [`e ${retained} back`, `i ${retained} 9 eve`];
   assert.deepEqual(await storedRows(), kept);
   assert.deepEqual(await scratchTables(), []);
-  assert.equal(await expireRows(context, nowMs), 'done');
+  await expire(nowMs);
   assert.deepEqual(await storedRows(), kept, 'the next run changes nothing');
 });
 
@@ -443,7 +453,7 @@ test(`a deletion that takes over from a run finds who came back, and the run rem
     }
     assert.deepEqual(await storedRows(), [`i ${retained} 9 bob`], how);
     assert.deepEqual(await scratchTables(), [], how);
-    assert.equal(await expireRows(context, nowMs), 'done');
+    await expire(nowMs);
     assert.deepEqual(await storedRows(), [], how);
   }
 });
@@ -482,7 +492,7 @@ test('an account with pending deletions keeps what finds their users, and other 
   assert.deepEqual(waits?.accounts, [account.accountId]);
   await removePending(redis, member);
   await redis.hdel(registryKeys.deletions, 'none');
-  assert.equal(await expireRows(context, nowMs), 'done');
+  await expire(nowMs);
   assert.deepEqual(await storedRows(), []);
 });
 
@@ -497,13 +507,13 @@ test('expired rows of every table that holds users are deleted, and newer rows k
   for (const table of tables.map(storedTable)) {
     await emptyTables();
     await ofTable(table, old, 'ada');
-    assert.equal(await expireRows(context, nowMs), 'done', table);
+    await expire(nowMs);
     assert.deepEqual(await storedRows(), [], table);
     await storeAt(old, 'stored_user_identities', [
       { app_id: retained, identity: 'ada', name: '', user_id: 7 },
     ]);
     await ofTable(table, nowMs, 'ada');
-    assert.equal(await expireRows(context, nowMs), 'done', table);
+    await expire(nowMs);
     assert.equal((await storedRows()).length, 2, `${table}: the user is there`);
   }
 });
@@ -556,7 +566,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
     assert.equal(await withMaintenanceLock(redis, kind, async () => 'taken'), expected, kind);
   }
   await hold('retention another');
-  assert.equal(await expireRows(context, nowMs), 'done');
+  await expire(nowMs);
   assert.deepEqual(await storedRows(), []);
 });
 
