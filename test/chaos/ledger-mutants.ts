@@ -147,6 +147,11 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
         find: 'environments[math.floor(place / #tables) + 1]',
         replace: 'environments[#environments]',
       },
+      {
+        file: commit,
+        find: 'block[#block + 1] = counts',
+        replace: "block[#block + 1] = string.gsub(counts, '^%d+', environments[1])",
+      },
     ],
   },
   {
