@@ -6,9 +6,11 @@ import { after, before, describe, test } from 'node:test';
 import type { CDPSession, Page } from 'playwright-core';
 import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { withoutBrowser } from '../harness/browser.js';
+import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { type ClientRig, type PageOptions, startClientRig } from '../support/client-page.js';
 import type { SentMessage } from '../support/collect-front.js';
+import { sharedSluice } from '../support/sluice.js';
 
 type User = { readonly userId: string; readonly identity?: string };
 
@@ -28,10 +30,13 @@ const trap = `<script>{
   for (const type of ['error', 'unhandledrejection', 'securitypolicyviolation']) addEventListener(type, note, true);
 }</script>`;
 
+/** The suite is skipped without a browser. */
+const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+
 describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => {
   let rig: ClientRig;
   before(async () => {
-    rig = await startClientRig();
+    rig = await startClientRig(sluice as Deployment);
   });
   after(() => rig?.stop());
 

@@ -6,6 +6,7 @@ import { after, before, describe, type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { crash, withoutBrowser } from '../harness/browser.js';
+import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import {
   createLifeModel,
@@ -19,6 +20,7 @@ import {
 import { type ClientRig, startClientRig } from '../support/client-page.js';
 import type { Treatment } from '../support/collect-front.js';
 import fc from '../support/fast-check.js';
+import { sharedSluice } from '../support/sluice.js';
 
 const options: Omit<LifeOptions, 'hasFaultsOfStorage'> = {
   stepsMin: 20,
@@ -41,10 +43,13 @@ type Tab = { readonly page: Page; hasCrashed: boolean };
 /** The user that a page shows. */
 type Shown = { readonly userId?: string; readonly identity?: string };
 
+/** The suite is skipped without a browser. */
+const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+
 describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrency: 1 }, () => {
   let rig: ClientRig;
   before(async () => {
-    rig = await startClientRig();
+    rig = await startClientRig(sluice as Deployment);
   });
   after(() => rig?.stop());
 

@@ -10,6 +10,7 @@ import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
 import { snippet, snippetCallsMax } from '../../src/libraries/client/web/snippet.js';
 import { faultsOf, wholeBrowser, withoutBrowser } from '../harness/browser.js';
+import type { Deployment } from '../harness/services.js';
 import { startUndrivenBrowser } from '../harness/undriven-browser.js';
 import { until } from '../harness/wait.js';
 import {
@@ -20,12 +21,16 @@ import {
   userOf,
   warningsOf,
 } from '../support/client-page.js';
+import { sharedSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
+
+/** The suite is skipped without a browser. */
+const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
 
 describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
   let rig: ClientRig;
   before(async () => {
-    rig = await startClientRig();
+    rig = await startClientRig(sluice as Deployment);
   });
   after(() => rig?.stop());
 

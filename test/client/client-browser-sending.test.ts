@@ -6,9 +6,11 @@ import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { crash, withoutBrowser } from '../harness/browser.js';
+import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { type ClientRig, libraryIn, startClientRig, userOf } from '../support/client-page.js';
+import { type ClientRig, libraryIn, startClientRig, userOf, warningsOf } from '../support/client-page.js';
 import type { SeenRequest, Treat, Treatment } from '../support/collect-front.js';
+import { sharedSluice } from '../support/sluice.js';
 
 const numbers = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `E${from + n}`);
 
@@ -37,10 +39,13 @@ function gate() {
   return { open, opened };
 }
 
+/** The suite is skipped without a browser. */
+const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+
 describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
   let rig: ClientRig;
   before(async () => {
-    rig = await startClientRig();
+    rig = await startClientRig(sluice as Deployment);
   });
   after(() => rig?.stop());
 
@@ -93,6 +98,24 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
       await exactlyOnce(appId, numbers(4));
     });
 
+    test('events beyond the bytes that a leaving page may send wait for the next page', async (t) => {
+      const appId = rig.newAppId(t);
+      const page = await rig.open({ appId, intervalMs: 60_000 });
+      const url = rig.pageUrl({ appId });
+      // The page sends by itself when enough waits; that request gets no answer before the page is gone.
+      const { open, opened } = gate();
+      rig.front.treat(appId, async () => {
+        await opened;
+        return 'pass' as const;
+      });
+      await page.evaluate(trackAll(300, 0, `{ text: 'x'.repeat(900) }`));
+      await page.goto(rig.put('<!doctype html><title>Elsewhere</title>'));
+      assert.ok(ids(rig.front.batches(appId)).length < 300, 'some wait');
+      open();
+      await page.goto(url);
+      await exactlyOnce(appId, numbers(300));
+    });
+
     test('a reload in the middle of a request neither loses nor doubles', async (t) => {
       const appId = rig.newAppId(t);
       const page = await rig.open({ appId });
@@ -121,6 +144,52 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
       await page.context().setOffline(false);
       await exactlyOnce(appId, numbers(20));
     });
+  });
+
+  test('event properties are in one cookie of at most 4,096 bytes; a call that does not fit is refused as a whole', async (t) => {
+    const appId = rig.newAppId(t);
+    const page = await rig.open({ appId });
+    const warnings = warningsOf(page);
+    const cookies = () => page.context().cookies();
+    const before = (await cookies()).map(({ name }) => name);
+    await page.evaluate('sluice.addEventProperties({ kept: "yes" })');
+    const [own] = (await cookies()).filter(({ name }) => !before.includes(name));
+    assert.ok(own, 'a cookie holds them');
+    const bytes = async () => {
+      const all = (await cookies()).filter(({ name }) => name === own.name);
+      assert.equal(all.length, 1);
+      return Buffer.byteLength(`${own.name}=${all[0]?.value}`);
+    };
+    assert.equal((await cookies()).length, before.length + 1);
+
+    await page.evaluate(
+      `for (let i = 0; i < 3; i++) sluice.addEventProperties({ ['big' + i]: 'x'.repeat(1020) })`,
+    );
+    assert.deepEqual(warnings, []);
+    const full = await bytes();
+    assert.ok(full > 3_000 && full <= 4_096, String(full));
+    await page.evaluate(
+      `sluice.addEventProperties({ small: "no", big3: '🙂'.repeat(500), kept: "changed" })`,
+    );
+    await until(() => warnings.length > 0, { deadlineMs: 60_000, what: 'a warning' });
+    assert.equal(await bytes(), full);
+    // Up to the last byte, one at a time.
+    await page.evaluate(`sluice.addEventProperties({ fill: "" })`);
+    const room = 4_096 - (await bytes());
+    warnings.length = 0;
+    await page.evaluate(`sluice.addEventProperties({ fill: 'y'.repeat(${room}) })`);
+    assert.deepEqual(warnings, []);
+    assert.equal(await bytes(), 4_096);
+    await page.evaluate(`sluice.addEventProperties({ fill: 'y'.repeat(${room + 1}) })`);
+    await until(() => warnings.length > 0, { deadlineMs: 60_000, what: 'a second warning' });
+
+    await page.reload();
+    await libraryIn(page);
+    await page.evaluate('sluice.track("Full")');
+    const [row] = await rig.stored(appId, 1);
+    assert.deepEqual(Object.keys(row?.properties ?? {}).sort(), ['big0', 'big1', 'big2', 'fill', 'kept']);
+    assert.equal(row?.properties.kept, 'yes');
+    assert.equal(row?.properties.fill?.length, room);
   });
 
   describe('several tabs', { concurrency: 1 }, () => {

@@ -13,7 +13,6 @@ import { collect, event, newId, request } from '../harness/collect.js';
 import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { type CollectFront, startCollectFront } from './collect-front.js';
-import { sharedSluice } from './sluice.js';
 
 export type StoredRow = {
   readonly event: string;
@@ -60,8 +59,7 @@ export type ClientRig = {
 const environmentsMax = 50;
 
 /** Starts front, site and browser. */
-export async function startClientRig(): Promise<ClientRig> {
-  const sluice = await sharedSluice();
+export async function startClientRig(sluice: Deployment): Promise<ClientRig> {
   const closing: (() => unknown)[] = [];
   const stop = async () => {
     for (const close of closing.reverse()) await close();
