@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { imports, lengths } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { isoOf } from '../ingest/timestamp.js';
+import { isLongerThan } from '../parsing/code-points.js';
 import { readTime, type TimeFormat } from './times.js';
 import { isGiven } from './values.js';
 import { utc, type Zone } from './zones.js';
@@ -41,7 +42,7 @@ export function hashOf(...values: readonly unknown[]): string {
 /** A key of these parts. One that is too long, since the export's own id nearly is, becomes a hash. */
 export function joinedKey(...parts: readonly string[]): string {
   const key = parts.join(':');
-  return key.length <= lengths.idempotencyKeyMax ? key : `long:${hashOf(key)}`;
+  return isLongerThan(key, lengths.idempotencyKeyMax) ? `long:${hashOf(key)}` : key;
 }
 
 export function objectOf(value: unknown): Record<string, unknown> {
