@@ -1,5 +1,6 @@
 // Owns the environment: the only reader of process.env. Every variable has its name, unit, default and
-// bounds in one table; a bad value is one line that names the variable, and the process ends with code 1.
+// bounds in one table, those of Redis in config-redis.ts; a bad value is one line that names the variable, and the process ends with
+// code 1.
 
 import { join, resolve } from 'node:path';
 import { readRedis } from './config-redis.js';
@@ -69,8 +70,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
     adminHost,
     adminPort,
     /** Origin of the console, for its links and cookies; never taken from a request. */
-    adminBaseUrl:
-      originOf(url(env, 'ADMIN_BASE_URL', ['http:', 'https:'])) ?? localOrigin(adminHost, adminPort),
+    adminBaseUrl: originOf(
+      url(env, 'ADMIN_BASE_URL', ['http:', 'https:']) ??
+        `http://${adminHost.includes(':') ? `[${adminHost}]` : adminHost}:${adminPort}`,
+    ),
     /** Port of a worker's own health and metrics; 0: none, and the API process of its host serves the worker's metrics. */
     workerAdminPort: integer(env, 'WORKER_ADMIN_PORT', 0, 0, 65_535),
     /** Origin used in every URL that the service hands out; never taken from a request. */
@@ -317,18 +320,15 @@ export function isSafeAddress(url: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
 }
 
-/** The origin of ADMIN_BASE_URL. It has no path, since the console's links and cookies apply to a whole origin. */
-function originOf(url: string | undefined): string | undefined {
-  if (url === undefined) return undefined;
-  if (new URL(url).pathname !== '/')
-    throw new ConfigError('ADMIN_BASE_URL must be an origin, without a path');
-  return new URL(url).origin;
-}
-
-/** The URL by which this machine reaches a server that listens on a host. */
-function localOrigin(host: string, port: number): string {
-  const reachable = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
-  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+/**
+ * The origin of ADMIN_BASE_URL. It has no path, since the console's links and cookies apply to a whole origin. Instead of an address
+ * that stands for all of a machine, it names the one by which the machine reaches itself.
+ */
+function originOf(address: string): string {
+  const found = new URL(address);
+  if (found.pathname !== '/') throw new ConfigError('ADMIN_BASE_URL must be an origin, without a path');
+  found.hostname = { '0.0.0.0': '127.0.0.1', '[::]': '[::1]' }[found.hostname] ?? found.hostname;
+  return found.origin;
 }
 
 /** Operators can choose these paths, so that ad blockers' lists do not match them. They must not be paths of other endpoints. */

@@ -19,6 +19,8 @@ const variables = {
 };
 const compose = readCompose(variables);
 const processes = ['migrate', 'state', 'api', 'worker'];
+/** What opens the console. */
+const ofApi = ['ADMIN_TOKEN', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_ISSUER'];
 
 function service(name: string, { services }: ComposeFile = compose): ComposeService {
   const found = services[name];
@@ -64,15 +66,37 @@ test('has an example of its environment that names what it asks for and holds no
 test('gives every process each setting of deploy/.env, except what it sets itself', () => {
   const given = Object.fromEntries(listVariables().map((name) => [name, `of ${name}`]));
   const { services } = readCompose({ ...variables, ...given });
-  const own = ['ADMIN_HOST', 'ADMIN_PORT', 'HOST', 'PORT', 'TRUSTED_PROXIES'];
+  const fixed = ['ADMIN_HOST', 'ADMIN_PORT', 'HOST', 'PORT', 'TRUSTED_PROXIES'];
   for (const name of processes) {
     const { environment = {} } = services[name] as ComposeService;
+    const own = [
+      ...fixed,
+      ...(name === 'api' ? [] : ofApi),
+      ...(name === 'worker' ? ['WORKER_ADMIN_PORT'] : []),
+    ];
     assert.deepEqual(
       Object.keys(given).filter((each) => environment[each] !== given[each]),
-      name === 'worker' ? [...own, 'WORKER_ADMIN_PORT'] : own,
+      own.toSorted(),
       name,
     );
+    for (const each of name === 'api' ? [] : ofApi) assert.equal(environment[each], '', `${name} ${each}`);
   }
+  const example = readDeployFile('compose.env.example');
+  for (const name of ['HOST', 'PORT', 'TRUSTED_PROXIES', 'WORKER_ADMIN_PORT'])
+    assert.match(example, new RegExp(`except .*\\b${name}\\b.*`));
+});
+
+test('takes the address of the API and the number of shards from the shell too', () => {
+  const shell = { PUBLIC_BASE_URL: 'https://other.example.com', SHARDS: '4' };
+  for (const given of [variables, { ...variables, SHARDS: '2' }]) {
+    const { services } = readCompose(given, shell);
+    for (const name of processes) {
+      const { PUBLIC_BASE_URL, SHARDS } = services[name]?.environment ?? {};
+      assert.deepEqual({ PUBLIC_BASE_URL, SHARDS: String(SHARDS) }, shell, name);
+    }
+    assert.equal(services.proxy?.environment?.PUBLIC_BASE_URL, shell.PUBLIC_BASE_URL);
+  }
+  assert.deepEqual([configOf('api').shards, configOf('api').areShardsGiven], [1, false]);
 });
 
 test('publishes the console where deploy/.env says, and names that address in invitations', () => {
@@ -81,6 +105,11 @@ test('publishes the console where deploy/.env says, and names that address in in
   const { adminHost, adminPort, adminBaseUrl } = configOf('api', given);
   assert.deepEqual([adminHost, adminPort, adminBaseUrl], ['0.0.0.0', 8081, 'http://10.0.0.5:9000']);
   assert.equal(configOf('api').adminBaseUrl, 'http://127.0.0.1:8081');
+  for (const [ADMIN_HOST, reachable] of [
+    ['0.0.0.0', '127.0.0.1'],
+    ['[::]', '[::1]'],
+  ] as const)
+    assert.equal(configOf('worker', { ADMIN_HOST }).adminBaseUrl, `http://${reachable}:8081`);
   const named = 'https://console.example.com';
   assert.equal(configOf('worker', { ADMIN_BASE_URL: named }).adminBaseUrl, named);
 });

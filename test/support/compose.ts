@@ -60,9 +60,16 @@ export function interpolate(text: string, variables: Readonly<Record<string, str
   return filled.replaceAll('$$', () => '$');
 }
 
-/** The file when deploy/.env has these variables, which a service with that `env_file` finds in its environment too. */
-export function readCompose(variables: Readonly<Record<string, string>>): ComposeFile {
-  const [document] = parseYaml(interpolate(readDeployFile('compose.yaml'), variables), 'compose.yaml');
+/**
+ * The file when deploy/.env has these variables, which a service with that `env_file` finds in its environment too, and the shell has
+ * others, which count first but come into the file alone.
+ */
+export function readCompose(
+  variables: Readonly<Record<string, string>>,
+  shell: Readonly<Record<string, string>> = {},
+): ComposeFile {
+  const text = interpolate(readDeployFile('compose.yaml'), { ...variables, ...shell });
+  const [document] = parseYaml(text, 'compose.yaml');
   const file = document as ComposeFile;
   const services = Object.entries(file.services).map(([name, service]) => {
     const fromFile = service.env_file === '.env' ? variables : {};
