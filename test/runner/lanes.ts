@@ -42,12 +42,14 @@ const quick: readonly string[] = [
   'command-line',
   'commit-pause',
   'commit-script',
+  'concurrency',
   'console-words',
   'deletion-round-choice',
   'deploy-compose',
   'deploy-kubernetes',
   'deploy-systemd',
   'faults-checker',
+  'fingerprint',
   'free-port',
   'hot-histogram',
   'imports',
@@ -56,9 +58,7 @@ const quick: readonly string[] = [
   'local-unpack',
   'long-work',
   'people-places',
-  'concurrency',
   'plain-events',
-  'fingerprint',
   'queues',
   'request-faults',
   'servers-away',
@@ -130,7 +130,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
     'completes a verified deletion after Redis is emptied, even if its targets are gone and',
   ],
-  'deletion-evidence': ['a dry run is answered however many'], // places
+  'deletion-evidence': ['a dry run is answered however many'], // concurrency
   'deletion-hidden': ['a request for users who are hidden already', 'exports go on while a hidden'],
   'deletion-rounds': [
     'requests reach the same users while rounds',
