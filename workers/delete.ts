@@ -88,8 +88,7 @@ async function deleteAndErase(
   const work = (some: readonly DeletionRequest[]) => deleteTogether(options, some, environments);
   let { completed } = await tryApart(options, requests, work);
   // Each may be refused again, and delays what was submitted since. Not always the same one first, so that all get their turn.
-  const first = Math.floor(Math.random() * refusedBefore.length);
-  for (const alone of [...refusedBefore.slice(first), ...refusedBefore.slice(0, first)]) {
+  for (const alone of fromAnyOn(refusedBefore)) {
     const attempt = await tryApart(options, alone, work);
     completed += attempt.completed;
     if (!attempt.isRefused) for (const { account_id } of alone) options.refused?.delete(account_id);
@@ -98,10 +97,16 @@ async function deleteAndErase(
   return completed + (await eraseMasked(options));
 }
 
+/** The list from any of its items on, and then those before it. */
+function fromAnyOn<Item>(list: readonly Item[]): Item[] {
+  const first = Math.floor(Math.random() * list.length);
+  return [...list.slice(first), ...list.slice(0, first)];
+}
+
 /**
- * Works on requests together. If ClickHouse refuses that, on halves of them, by account, until one account is refused alone: its
- * requests get the reason. Others that are refused after that wait for the next round, so one round makes at most two attempts for
- * each time that it divides. Settles with how many requests are complete, and whether some were refused.
+ * Works on pending requests together. If ClickHouse refuses that, on halves of them, by account, until one account is refused alone: its
+ * requests get the reason, and it stays out of the next rounds of others. Groups of several accounts that are refused after that are
+ * left to those rounds. Settles with how many requests are complete, and whether some were refused.
  */
 async function tryApart(
   options: RoundOptions,
@@ -109,21 +114,17 @@ async function tryApart(
   work: (requests: readonly DeletionRequest[]) => Promise<number>,
 ): Promise<{ completed: number; isRefused: boolean }> {
   const groups = requests.length === 0 ? [] : [requests];
-  const isHidden = requests[0]?.state === 'hidden';
   let completed = 0;
   let isRefused = false;
   for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
     try {
       completed += await work(group);
     } catch (error) {
-      if (!(error instanceof MutationFailed) && codeOfFault(error) === 0) throw error;
+      if (!isRefusal(error)) throw error;
       const accounts = [...new Set(group.map(({ account_id }) => account_id))];
       logFailure(options, group.length, error);
       if (accounts.length > 1 && !isRefused) {
-        // They have progressed.
-        const left = (await readDeletions(options.redis, idsOf(group))).filter(
-          ({ status, state }) => status === 'pending' && (state === 'hidden') === isHidden,
-        );
+        const left = await readStill(options, group, 'unhidden');
         const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
         const halves = [true, false].map((isFirst) =>
           left.filter(({ account_id }) => half.has(account_id) === isFirst),
@@ -133,11 +134,28 @@ async function tryApart(
       }
       isRefused = true;
       if (accounts.length > 1) continue;
-      if (!isHidden) options.refused?.add(accounts[0] as string);
+      options.refused?.add(accounts[0] as string);
       await writeFailure(options, idsOf(group), stateOfFault(error));
     }
   }
   return { completed, isRefused };
+}
+
+/** Those that are still pending, as they are now: they may have progressed before ClickHouse refused something. */
+async function readStill(
+  { redis }: RoundOptions,
+  requests: readonly DeletionRequest[],
+  which: 'hidden' | 'unhidden',
+): Promise<DeletionRequest[]> {
+  const now = await readDeletions(redis, idsOf(requests));
+  return now.filter(
+    ({ status, state }) => status === 'pending' && (state === 'hidden') === (which === 'hidden'),
+  );
+}
+
+/** Whether ClickHouse has answered that it will not do something. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof MutationFailed || codeOfFault(error) !== 0;
 }
 
 function idsOf(requests: readonly DeletionRequest[]): string[] {
@@ -256,7 +274,10 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   return completed;
 }
 
-/** Users who wait to be hidden do not wait for all of this: the next round continues with the requests that are not complete yet. */
+/**
+ * Users who wait to be hidden do not wait for all of this: the next round continues with the requests that are not complete yet. If
+ * ClickHouse refuses to count some, each account is counted alone, and not always the same one first.
+ */
 async function completeErased(options: RoundOptions): Promise<{ completed: number; isDone: boolean }> {
   const { redis } = options;
   const seen = new Set<string>();
@@ -273,20 +294,41 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
       return { completed, isDone: true };
     }
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
-    const counted = await tryApart(options, requests, async (some) => {
+    const count = async (some: readonly DeletionRequest[]) => {
       await dropTablesEverywhere(options.clickhouse);
       const round = await resolve(options, some, environments);
       const onDisk = await verify(options, round);
-      return complete(
+      completed += await complete(
         options,
         requestsOf(round, (number) => !onDisk.has(number)),
       );
-    });
-    completed += counted.completed;
-    const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
-    if (completed > 0 && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
-      return { completed, isDone: false };
+    };
+    const groups = [requests];
+    let isOneRefused = false;
+    for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
+      try {
+        await count(group);
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        logFailure(options, group.length, error);
+        isOneRefused = byAccount(group).length === 1;
+        if (isOneRefused) await writeFailure(options, idsOf(group), stateOfFault(error));
+        else groups.push(...fromAnyOn(byAccount(await readStill(options, group, 'hidden'))));
+      }
+      const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
+      // One account is tried alone before that, so each gets its turn. If nothing is complete, the next pass must not wait for it.
+      const mayPause = completed > 0 || isOneRefused;
+      if (mayPause && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
+        return { completed, isDone: completed === 0 };
+    }
   }
+}
+
+function byAccount(requests: readonly DeletionRequest[]): DeletionRequest[][] {
+  const found = new Map<string, DeletionRequest[]>();
+  for (const request of requests)
+    found.set(request.account_id, [...(found.get(request.account_id) ?? []), request]);
+  return [...found.values()];
 }
 
 /** Writes the reason of a failed round into its requests. They may have progressed since it began, so they are read again. */

@@ -4,9 +4,12 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { registryKeys } from '../../src/redis/keys.js';
+import { createTestAccount } from '../harness/accounts.js';
 import {
+  getToken,
   readStatus,
   sendEvents,
+  showDeletion,
   submitAccepted,
   submitWith,
   untilComplete,
@@ -24,6 +27,8 @@ async function letPassesRest(): Promise<void> {
   await withRedis(sluice, (redis) => redis.set(registryKeys.erasureRest, '1', 'PX', 3_600_000));
 }
 
+/** A code of ClickHouse. */
+const outOfMemory = 241;
 /** A part in work is waited for where it does not notice in time that its pass was ended. */
 const busyMsMax = 300_000;
 
@@ -164,7 +169,6 @@ test('rows are erased in time although rounds fail again and again', async () =>
   await sendEvents(sluice, main, 'go', [{ identity: 'in time' }, { identity: 'refused' }]);
   await untilStored(sluice);
   const inTime = await hide('in time');
-  const outOfMemory = 241;
   gate.refuse(({ sql }) => sql.startsWith('DELETE FROM stored_events'), outOfMemory);
   const refused = await submitAccepted(sluice, token, [{ identity: 'refused' }]);
   await letPassBegin();
@@ -172,6 +176,33 @@ test('rows are erased in time although rounds fail again and again', async () =>
   assert.notEqual(await stateOf(refused), undefined);
   gate.pass();
   await untilComplete(sluice, token, refused, busyMsMax);
+});
+
+test('what ClickHouse refuses to count of some accounts keeps no request of others from being complete', async () => {
+  const requests: { readonly appId: string; readonly ownToken: string; readonly id: string }[] = [];
+  for (const name of ['Not counted', 'Beside it', 'Beside it too', 'Not counted either']) {
+    const other = await createTestAccount(sluice, name, ['Main Production']);
+    const [appId = ''] = other.appIds;
+    await sendEvents(sluice, appId, 'go', [{ identity: 'counted' }]);
+    await untilStored(sluice);
+    const ownToken = await getToken(sluice, other);
+    requests.push({ appId, ownToken, id: await submitAccepted(sluice, ownToken, [{ identity: 'counted' }]) });
+  }
+  const states = () => Promise.all(requests.map(async ({ id }) => (await showDeletion(sluice, id)).state));
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await until(async () => (await states()).every((state) => state === 'hidden'), 'all are hidden');
+  const refused = [requests[0]?.appId, requests[3]?.appId].map((appId) => `"app_id":"${appId}"`);
+  gate.refuse(
+    ({ sql, body }) => sql.includes('deletion_round_') && refused.some((one) => body.includes(one)),
+    outOfMemory,
+  );
+  await letPassBegin();
+  for (const { ownToken, id } of requests.slice(1, 3)) await untilComplete(sluice, ownToken, id, busyMsMax);
+  const [first, , , last] = await states();
+  assert.deepEqual([first, last], ['hidden', 'hidden']);
+  gate.pass();
+  await letPassBegin();
+  for (const { ownToken, id } of requests) await untilComplete(sluice, ownToken, id, busyMsMax);
 });
 
 test('a user is hidden between the completions of many requests', async () => {

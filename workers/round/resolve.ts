@@ -17,9 +17,8 @@ import type { Environment } from '../../src/registry/documents.js';
 import type { Resolved, RoundOptions } from './round.js';
 
 /**
- * Creates the tables of the round and finds the users of its requests; `environments`: those of their accounts and perhaps of others.
- * Leaves out requests whose targets ClickHouse lacks, and
- * requests that have to wait for others of the same user.
+ * Creates the tables of the round and finds the users of its requests. Leaves out requests whose targets ClickHouse lacks, and requests
+ * that have to wait for others of the same user. `environments`: those of their accounts and perhaps of others.
  */
 export async function resolve(
   options: RoundOptions,

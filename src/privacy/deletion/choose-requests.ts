@@ -26,7 +26,7 @@ export type ChooseOptions = {
 export type ChosenRequests = {
   /** In the order of submission. */
   readonly requests: readonly DeletionRequest[];
-  /** Those of refused accounts, by account: others share no round with them, nor its room. */
+  /** Those of refused accounts, by account: others share no mutation with them. */
   readonly refusedBefore: readonly (readonly DeletionRequest[])[];
   /** Those of all accounts. */
   readonly environments: readonly Environment[];
