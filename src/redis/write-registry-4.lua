@@ -5,6 +5,9 @@
 -- ARGV  1  epoch of the deployment   2  version that the caller read
 --       3… key and document in turn; an empty document removes
 -- Returns the new version, -1 if the caller has to read again, -2 if this is another deployment's Redis.
+--
+-- Versions follow the clock, in microseconds: readers keep what they read under one, so a Redis that has lost its last second, as
+-- `appendfsync everysec` allows, must not give one again.
 
 local epoch_key, documents_key, version_key, unmirrored_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
@@ -18,4 +21,8 @@ for i = 3, #ARGV, 2 do
   end
   redis.call('SADD', unmirrored_key, ARGV[i])
 end
-return redis.call('INCR', version_key)
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local version = string.format('%.0f', math.max(tonumber(ARGV[2]) + 1, now_us))
+redis.call('SET', version_key, version)
+return version

@@ -8,6 +8,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
+import { sharing } from '../wait.js';
 import type {
   Account,
   ApiKeys,
@@ -59,15 +60,27 @@ export async function readTime(redis: Redis): Promise<number> {
   return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
 }
 
-/** All documents, as they are at the call or later, but not when keys were used, which does not raise the version. */
-export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
+/**
+ * All documents, as they are at the call or later, but not when keys were used, which does not raise the version. All who ask with a
+ * connection meanwhile share a reading.
+ */
+export function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
+  const read = readers.get(redis) ?? sharing(() => readAnew(redis));
+  readers.set(redis, read);
+  return read();
+}
+
+const readers = new WeakMap<Redis, () => Promise<RegistrySnapshot>>();
+
+async function readAnew(redis: Redis): Promise<RegistrySnapshot> {
   for (let attempt = 1; attempt <= readsInTurnsMax; attempt++) {
     const [version, epoch] = await readStamp(redis);
     const known = snapshots.get(redis);
     if (known !== undefined && known.version === version && known.deployment?.epoch === epoch) return known;
     const documents = epoch === null ? new Map<string, unknown>() : await readInTurns(redis);
     const after = await readStamp(redis);
-    if (after[0] === version && after[1] === epoch) return keep(redis, version, documents);
+    if (documents !== undefined && after[0] === version && after[1] === epoch)
+      return keep(redis, version, documents);
   }
   // It changes all the time.
   const replies = await redis
@@ -94,8 +107,10 @@ async function readStamp(redis: Redis): Promise<[version: string, epoch: string 
   return [version ?? '0', epoch];
 }
 
-async function readInTurns(redis: Redis): Promise<Map<string, unknown>> {
+/** Settles with undefined if some are missing: a cluster has moved them to another node, which does not know the cursor. */
+async function readInTurns(redis: Redis): Promise<Map<string, unknown> | undefined> {
   const documents = new Map<string, unknown>();
+  const count = await redis.hlen(registryKeys.documents);
   let cursor = '0';
   do {
     const [next, entries] = await redis.hscan(registryKeys.documents, cursor, 'COUNT', documentsPerTurn);
@@ -103,7 +118,7 @@ async function readInTurns(redis: Redis): Promise<Map<string, unknown>> {
     for (let at = 0; at < entries.length; at += 2)
       documents.set(entries[at] as string, JSON.parse(entries[at + 1] as string));
   } while (cursor !== '0');
-  return documents;
+  return documents.size < count ? undefined : documents;
 }
 
 function keep(redis: Redis, version: string, documents: ReadonlyMap<string, unknown>): RegistrySnapshot {

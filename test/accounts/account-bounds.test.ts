@@ -8,6 +8,7 @@ import { setCallback } from '../../src/accounts/callbacks.js';
 import { parseOrigins } from '../../src/accounts/origins.js';
 import { createWriteKey } from '../../src/accounts/write-keys.js';
 import { administration, callbacks, lengths } from '../../src/contract/limits.js';
+import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { startEmptyRegistry } from '../support/empty-registry.js';
 
@@ -69,7 +70,7 @@ test('the registry is read again only after a change, and no reply has more than
   try {
     const first = await readRegistry(redis);
     assert.equal(first.environments.size, 3_001);
-    assert.deepEqual(commands, new Set(['mget', 'hscan']));
+    assert.deepEqual(commands, new Set(['mget', 'hlen', 'hscan']));
     commands.clear();
     assert.equal(await readRegistry(redis), first);
     assert.deepEqual(commands, new Set(['mget']));
@@ -78,6 +79,26 @@ test('the registry is read again only after a change, and no reply has more than
   }
   await account();
   assert.equal((await readRegistry(redis)).environments.size, 3_002);
+});
+
+test('no version of the registry is given twice, also by a Redis that has lost its last second', async () => {
+  const { accountId } = await account();
+  const other = redis.duplicate();
+  try {
+    const version = (await redis.get(registryKeys.version)) ?? '';
+    const documents = await redis.hgetall(registryKeys.documents);
+    await addEnvironment(redis, accountId, 'lost');
+    const namesOfAll = async () =>
+      [...(await readRegistry(other)).environments.values()].map(({ name }) => name);
+    assert.ok((await namesOfAll()).includes('lost'));
+    await redis.multi().set(registryKeys.version, version).del(registryKeys.documents).exec();
+    await redis.hset(registryKeys.documents, documents);
+    await addEnvironment(redis, accountId, 'again');
+    const names = await namesOfAll();
+    assert.deepEqual([names.includes('lost'), names.includes('again')], [false, true]);
+  } finally {
+    other.disconnect();
+  }
 });
 
 test('documents that are changed together are read together, however often they change meanwhile', async () => {
