@@ -25,37 +25,28 @@ export type Unmirrored = {
 };
 
 /**
- * Reads the changes that ClickHouse lacks, some at a time, and in the same step checks that Redis holds the deployment: in an emptied
- * Redis every document would seem to be removed. Yields every change that was made before the call, if the caller removes what it has
- * copied. Throws StateNotLoaded if Redis does not hold the deployment.
+ * Reads the changes that ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every
+ * document would seem to be removed. Throws StateNotLoaded if Redis does not hold it. `of`: all of them, as they are at one time; or
+ * some keys, of which it reads the first.
  */
-export async function* readUnmirrored(
+export async function readUnmirrored(
   redis: Redis,
   keys: MirroredKeys,
   version: 'keep' | 'raise',
-): AsyncGenerator<Unmirrored> {
-  const { documentsPerCallMax, bytesPerCallMax } = stateLoads;
-  let cursor = '0';
-  do {
-    const [next, found] = await redis.sscan(keys.unmirrored, cursor, 'COUNT', documentsPerCallMax);
-    cursor = next;
-    for (let left = found; ; ) {
-      const reply = (await runScript(
-        redis,
-        scripts.readUnmirrored,
-        [registryKeys.epoch, keys.version, keys.unmirrored, keys.documents],
-        [version, bytesPerCallMax, ...left],
-      )) as string[] | null;
-      if (reply === null) throw new StateNotLoaded();
-      const documents: { key: string; document: string }[] = [];
-      for (let i = 1; i < reply.length; i += 2) {
-        documents.push({ key: reply[i] as string, document: reply[i + 1] as string });
-      }
-      if (documents.length > 0) yield { version: reply[0] as string, documents };
-      left = left.slice(documents.length);
-      if (left.length === 0) break;
-    }
-  } while (cursor !== '0');
+  of: 'all' | readonly string[],
+): Promise<Unmirrored> {
+  const reply = (await runScript(
+    redis,
+    scripts.readUnmirrored,
+    [registryKeys.epoch, keys.version, keys.unmirrored, keys.documents],
+    [version, ...(of === 'all' ? [of] : [stateLoads.bytesPerCallMax, ...of])],
+  )) as string[] | null;
+  if (reply === null) throw new StateNotLoaded();
+  const documents: { key: string; document: string }[] = [];
+  for (let i = 1; i < reply.length; i += 2) {
+    documents.push({ key: reply[i] as string, document: reply[i + 1] as string });
+  }
+  return { version: reply[0] as string, documents };
 }
 
 /**
@@ -68,21 +59,20 @@ export async function mirrorRegistry(
   crash: CrashPoint = noCrash,
   abort_signal?: AbortSignal,
 ): Promise<number> {
-  let copied = 0;
-  for await (const { version, documents } of readUnmirrored(redis, registryKeys, 'keep')) {
-    await mirrorAudit(redis, clickhouse, abort_signal);
-    const rows = documents.map(({ key, document }) => ({ document_key: key, document, version }));
-    await insertRows(clickhouse, 'registry', rows, { ...(abort_signal && { abort_signal }) });
-    crash('registry_copied');
-    await runScript(
-      redis,
-      scripts.mirrored,
-      [registryKeys.version, registryKeys.unmirrored],
-      [version, ...documents.map(({ key }) => key)],
-    );
-    copied += documents.length;
-  }
-  return copied;
+  // All in one insert: one change may be of several documents, and half of it must not be what is loaded after a loss.
+  const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep', 'all');
+  if (documents.length === 0) return 0;
+  await mirrorAudit(redis, clickhouse, abort_signal);
+  const rows = documents.map(({ key, document }) => ({ document_key: key, document, version }));
+  await insertRows(clickhouse, 'registry', rows, { ...(abort_signal && { abort_signal }) });
+  crash('registry_copied');
+  await runScript(
+    redis,
+    scripts.mirrored,
+    [registryKeys.version, registryKeys.unmirrored],
+    [version, ...documents.map(({ key }) => key)],
+  );
+  return documents.length;
 }
 
 /** ClickHouse lacks a change, so a loss of Redis would undo it. `holds`: the change has been made. */

@@ -747,6 +747,24 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
 });
 
+test('what waits of the registry is copied in one insert, since a change may be of several documents', async () => {
+  await load();
+  const { account_id } = await createAccount(redis, 'shop', ['Main Production']);
+  for (let at = 0; at < 1_500; at++) {
+    const document = { app_id: String(at), account_id, name: 'many', main: false, limits: {} };
+    await redis.hset(registryKeys.documents, `environment:${at}`, JSON.stringify(document));
+    await redis.sadd(registryKeys.unmirrored, `environment:${at}`);
+  }
+  let inserts = 0;
+  gate.hold(({ sql }) => {
+    if (sql.includes('INSERT INTO registry')) inserts += 1;
+    return false;
+  });
+  assert.ok((await mirrorRegistry(redis, gated)) > 1_500);
+  assert.equal(inserts, 1);
+  assert.equal(await redis.scard(registryKeys.unmirrored), 0);
+});
+
 test('deletion requests are copied some at a time, however many wait, and all that waited before the call', async () => {
   await load();
   const found = Array.from({ length: 1_000 }, (_, at) => ({

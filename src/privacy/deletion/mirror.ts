@@ -32,8 +32,8 @@ export async function mirrorDeletions(
     unmirrored: registryKeys.unmirroredDeletions,
     documents: registryKeys.deletions,
   };
-  let copied = 0;
-  for await (const { version, documents } of readUnmirrored(redis, keys, 'raise')) {
+  const copy = async ({ version, documents }: Unmirrored) => {
+    if (documents.length === 0) return;
     await mirrorAudit(redis, clickhouse);
     await insertDocuments(clickhouse, documents, Number(version));
     crash('deletions_copied');
@@ -43,8 +43,19 @@ export async function mirrorDeletions(
       [registryKeys.unmirroredDeletions, registryKeys.deletions],
       documents.flatMap(({ key, document }) => [key, createHash('sha1').update(document).digest('hex')]),
     );
-    copied += documents.length;
-  }
+  };
+  let copied = 0;
+  let cursor = '0';
+  do {
+    let found: string[];
+    [cursor, found] = await redis.sscan(keys.unmirrored, cursor, 'COUNT', stateLoads.documentsPerCallMax);
+    do {
+      const some = await readUnmirrored(redis, keys, 'raise', found);
+      await copy(some);
+      copied += some.documents.length;
+      found = found.slice(some.documents.length);
+    } while (found.length > 0);
+  } while (cursor !== '0');
   return copied;
 }
 
