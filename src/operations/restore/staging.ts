@@ -23,6 +23,7 @@ import {
 import { AdministrationError } from '../../contract/errors.js';
 import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
+import { untilTrue } from '../../wait.js';
 import {
   AnotherRestore,
   type Begun,
@@ -91,8 +92,8 @@ async function checkEnd(restore: Begun): Promise<void> {
 }
 
 /**
- * Leaves nothing of a restore that has failed before it exchanged a table, unless another one has begun since. What cannot be removed is
- * replaced by the next restore.
+ * Leaves nothing of a restore that has failed before it exchanged a table, unless another one has begun since. While Redis has its plan,
+ * its databases stay too. What cannot be removed is replaced by the next restore.
  */
 export async function unstage(restore: Restore, id: string): Promise<void> {
   const { context, staging, lock } = restore;
@@ -106,13 +107,29 @@ export async function unstage(restore: Restore, id: string): Promise<void> {
     await confirmDrop(restore, client, (found) => found === id);
     await dropDatabase(client, staging);
   };
-  if (!(await lock.isHeld().catch(() => false))) return;
-  const steps = [forget, ...serversOf(clickhouse).all.map((client) => () => drop(client))];
-  for (const step of steps)
-    await step().catch((error: unknown) =>
-      log.warn({ error: describeError(error) }, 'something is left of a restore that failed'),
-    );
+  const warn = (error: unknown) =>
+    log.warn({ error: describeError(error) }, 'something is left of a restore that failed');
+  // Redis may be what the restore failed for.
+  const forgets = async (): Promise<'forgotten' | 'lost' | undefined> => {
+    if (!(await lock.isHeld())) return 'lost';
+    await forget();
+    return 'forgotten';
+  };
+  let cause: unknown;
+  const outcome = await untilTrue(
+    () =>
+      forgets().catch((error: unknown) => {
+        cause = error;
+        return undefined;
+      }),
+    { everyMs: 500, msMax: redisAwayMsMax },
+  );
+  if (outcome === undefined) return warn(cause);
+  if (outcome === 'lost') return;
+  for (const client of serversOf(clickhouse).all) await drop(client).catch(warn);
 }
+
+const redisAwayMsMax = 10_000;
 
 /** Takes over what a killed restore left. Databases beside those in use that were dropped by hand are created again, empty. */
 export async function takeOver(restore: Restore, plan: Plan): Promise<void> {
