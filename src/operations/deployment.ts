@@ -233,7 +233,7 @@ async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
       const left = keys.filter(
         (key) => !keptKeys.some((kept) => key === kept || (kept.endsWith(':') && key.startsWith(kept))),
       );
-      await loading.write(left.map((key) => ['UNLINK', key]));
+      if (left.length > 0) await loading.write(left.map((key) => ['UNLINK', key]));
     } while (cursor !== '0');
   }
 }

@@ -348,11 +348,12 @@ for i = 1, environment_count do
   local length = byte(packed, at)
   environments[i], at = sub(packed, at + 1, at + length), at + 1 + length
 end
--- By letter, then by environment and table. Where every limit has room, plain records are not counted here: all are stored, and the
--- caller has counted them. If all is stored, nothing is.
+-- By letter, then by environment and table. What the caller has counted is not counted again: plain records where every limit has room,
+-- and all records where each is stored.
 local counted = { s = {}, r = {}, d = {}, k = {}, u = {} }
 local next_id, next_name = 1, 1
--- Whether every limit has room for all, and whether every record is stored; the letters of claims that were made before their records.
+-- Whether every limit has room for all, and whether every record is stored. `claimed`: the letters of claims that were made before the
+-- runs were read.
 local fits, all_stored, claimed = nil, false, {}
 
 -- Whether all records of the runs packed from here are repeats.

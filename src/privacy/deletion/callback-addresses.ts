@@ -1,6 +1,6 @@
 // Which addresses a callback may connect to: public ones of other machines, and those in CALLBACK_ALLOW. A callback must not give an
-// account access to what only this machine or its network can reach. Cloud services that give a machine its credentials and configuration are allowed only if
-// CALLBACK_ALLOW has their exact address; networks and hosts in it do not include them.
+// account access to what only this machine or its network can reach. Cloud services that give a machine its credentials and configuration
+// are allowed only if CALLBACK_ALLOW has their exact address; networks and hosts in it do not include them.
 
 import { BlockList, isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
