@@ -56,7 +56,7 @@ async function connectAndFollow(config: Config, log: Log) {
   const redis = connect(config, log, waits.requestMsMax);
   await untilReady(redis, 2_000).catch(() => log.warn('redis does not answer yet'));
   void warnOfReplicas(redis, config.redisReplicasAck, log);
-  // Sending a list of ten thousand users takes longer.
+  // A connection without that limit, since sending a list of ten thousand users takes longer.
   const deletionRedis = connect(config, log);
   const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
   const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
@@ -111,7 +111,10 @@ async function connectAndFollow(config: Config, log: Log) {
   };
 }
 
-/** Commits are possible once the deployment is known. It never changes while the process lives. */
+/**
+ * Makes the committers as soon as the deployment is known and has been compared with ClickHouse. The deployment never changes while the
+ * process lives.
+ */
 function createIngestion(
   config: Config,
   { environments, witness, suppressions, commitRedis, primary, losses, crash, log }: Followed,

@@ -1,4 +1,4 @@
-// Divides long lists into batches that one command, script or statement takes, so that others do not wait long for it.
+// Divides long lists into batches, one for each command, script or statement, so that none of them keeps others waiting long.
 
 type Sizes<Item> = [countMax: number, weightOf?: (item: Item) => number, weightMax?: number];
 
@@ -27,7 +27,7 @@ function createBatch<Item>([
   let items: Item[] = [];
   let weight = 0;
   return {
-    /** The batch, if the item has filled it. */
+    /** Adds an item. Returns a list of the batch that it filled, or an empty list. */
     add: (item: Item): Item[][] => {
       items.push(item);
       weight += weightOf(item);

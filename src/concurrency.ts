@@ -7,13 +7,13 @@
 export type Holder = { readonly account: string; readonly person?: string };
 
 export type PlacesLimits = {
-  /** The maximum of places in all, of an account, and of a person. */
+  /** The most places taken at once: in all, by one account, and by one person. */
   readonly atOnceMax: number;
   readonly ofAccountMax: number;
   readonly ofPersonMax?: number;
-  /** The number of places that only accounts without a place get. */
+  /** The number of places that are kept for accounts without a place. */
   readonly reserved: number;
-  /** How long a caller waits for a place, and how many may wait of one account and of one person. */
+  /** How long a caller waits for a place; how many callers of one account, and of one person, may wait. */
   readonly waitMsMax: number;
   readonly waitingOfAccountMax: number;
   readonly waitingOfPersonMax?: number;
@@ -46,7 +46,7 @@ type Waiting = {
   readonly settle: (end: EndPlace | undefined) => void;
 };
 
-/** How often slow work is checked for having to give way. */
+/** How often to check whether slow work has to give way. */
 const checkEveryMs = 500;
 
 export function createPlaces(limits: PlacesLimits): Places {
@@ -56,7 +56,7 @@ export function createPlaces(limits: PlacesLimits): Places {
   const ofAccount = createCounts();
   const ofPerson = createCounts();
   const waiting = new Set<Waiting>();
-  /** When the accounts and people that wait got their last places, as counted by `turn`. */
+  /** The `turn` at which each account and each person last got a place. */
   const lastTurn = new Map<string, number>();
   let turn = 0;
   let checking: NodeJS.Timeout | undefined;

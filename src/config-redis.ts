@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError, integer, oneOf, readFileOf, urls } from './config-values.js';
 
-/** The sentinels that know which server is the primary; they and the servers have one user and password. */
+/** The sentinels that know which server is the primary. They and the servers share one user and password. */
 export type RedisSentinels = {
   readonly sentinels: readonly { readonly host: string; readonly port: number }[];
   /** The name by which the sentinels know the primary. */
@@ -43,12 +43,12 @@ export function readRedis(env: NodeJS.ProcessEnv, dataDir: string) {
     redisEmbedded: redisUrl === undefined,
     /** Port of the embedded Redis; the port of another Redis is in its URL. */
     redisPort,
-    /** How many embedded servers of Redis there are. Several have three sentinels, on the ports after theirs. */
+    /** How many embedded servers of Redis there are. If there are several, three sentinels follow on the next ports. */
     redisNodes,
   };
 }
 
-/** The file in DATA_DIR with the password of the embedded Redis, which makes it at its first start. */
+/** The file in DATA_DIR with the password of the embedded Redis. The first start makes it. */
 export function redisPasswordFile(dataDir: string): string {
   return join(dataDir, 'redis-password');
 }
@@ -84,7 +84,7 @@ function socketPath(env: NodeJS.ProcessEnv): string | undefined {
 /** The three embedded sentinels, on consecutive ports, with the password of the embedded Redis. */
 function embeddedSentinels(dataDir: string, firstPort: number): RedisSentinels {
   return {
-    sentinels: [0, 1, 2].map((more) => ({ host: '127.0.0.1', port: firstPort + more })),
+    sentinels: [0, 1, 2].map((offset) => ({ host: '127.0.0.1', port: firstPort + offset })),
     name: 'sluice',
     tls: false,
     username: '',
@@ -105,8 +105,9 @@ function sentinels(value: string): RedisSentinels | undefined {
   const [, tls, credentials = '', hosts = '', name = ''] = sentinelForm.exec(value) ?? [];
   const nodes = hosts.split(',').map((host) => `redis://${host}`);
   const isNode = (node: string) => URL.canParse(node) && new URL(node).hostname !== '';
-  const areGood = URL.canParse(`redis://${credentials}@host`) && !/%(?![\da-f]{2})/i.test(credentials);
-  if (name === '' || !nodes.every(isNode) || !areGood) {
+  const areCredentialsValid =
+    URL.canParse(`redis://${credentials}@host`) && !/%(?![\da-f]{2})/i.test(credentials);
+  if (name === '' || !nodes.every(isNode) || !areCredentialsValid) {
     throw new ConfigError(
       'REDIS_URL must be redis-sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT,HOST:PORT/NAME when it names sentinels',
     );
@@ -124,7 +125,10 @@ function sentinels(value: string): RedisSentinels | undefined {
   };
 }
 
-/** The embedded Redis is one server, several servers are a cluster, and a cluster has no numbered databases. */
+/**
+ * Throws unless REDIS_CLUSTER suits REDIS_URL: several servers are a cluster, a socket or the embedded Redis is not, and a cluster has no
+ * numbered databases.
+ */
 function checkCluster(redisUrl: string | undefined, redisCluster: boolean): void {
   if (redisUrl?.startsWith('/') && redisCluster) {
     throw new ConfigError('REDIS_CLUSTER must be 0 when REDIS_URL is the path of a socket');

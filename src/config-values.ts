@@ -28,7 +28,7 @@ export function integer(
   return number;
 }
 
-/** From a hundredth to 1. */
+/** A number from 0.01 to 1. */
 export function fraction(env: NodeJS.ProcessEnv, name: string, fallback: number): number {
   const value = text(env, name, String(fallback));
   if (!/^(0\.\d{1,4}|1)$/.test(value) || Number(value) < 0.01)
@@ -36,7 +36,7 @@ export function fraction(env: NodeJS.ProcessEnv, name: string, fallback: number)
   return Number(value);
 }
 
-/** A time such as 24h, in milliseconds; at most 30 days. */
+/** Reads a length of time such as 24h, at most 30 days. Returns milliseconds. */
 export function duration(env: NodeJS.ProcessEnv, name: string, fallback: string): number {
   const value = text(env, name, fallback);
   const [, count, unit] = /^(\d{1,5})([smhd])$/.exec(value) ?? [];
@@ -103,7 +103,7 @@ export function networks(env: NodeJS.ProcessEnv, name: string): string[] {
   return values;
 }
 
-/** The same, or names of hosts. */
+/** Addresses, networks in CIDR notation or names of hosts, separated by commas. */
 export function hostsAndNetworks(env: NodeJS.ProcessEnv, name: string): string[] {
   const values = listed(env, name);
   const hostForm = /^(?=.*[a-z])[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/i;
@@ -131,7 +131,7 @@ function isNetwork(value: string): boolean {
   return fits && more.length === 0 && !address.includes('%');
 }
 
-/** The text of a file in DATA_DIR; undefined before the first start, which makes it. */
+/** The text of a file in DATA_DIR; undefined before the first start, which makes the file. */
 export function readFileOf(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8').trim();

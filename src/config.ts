@@ -1,6 +1,5 @@
-// Owns the environment: the only reader of process.env. Every variable has its name, unit, default and
-// bounds in one table, those of Redis in config-redis.ts; a bad value is one line that names the variable, and the process ends with
-// code 1.
+// Owns the environment: nothing else reads process.env. One table has every variable's name, unit, default and bounds (Redis's variables
+// are in config-redis.ts). For a bad value the process prints one line that names the variable, and ends with code 1.
 
 import { join, resolve } from 'node:path';
 import { readRedis } from './config-redis.js';
@@ -140,7 +139,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
       atOnceBytesMax: integer(env, 'ERASE_AT_ONCE_BYTES_MAX', GiB, 0, 1024 * GiB),
       /** The share of one core that passes may use on average. */
       cpuShare: fraction(env, 'ERASE_CPU_SHARE', 0.1),
-      /** How long a request waits for a pass at most, whatever share of the core that takes. */
+      /** The longest that a request waits for a pass, even if the pass then needs more than `cpuShare`. */
       withinMs: duration(env, 'ERASE_WITHIN', '24h'),
     },
     /** For tests only: where the process dies, `name:n`. */
@@ -214,7 +213,7 @@ function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: 
 /** A few are enough: several servers on one machine are for trials only. */
 const clickhouseServersMax = 8;
 
-/** How the tables are kept. A cluster of which CLICKHOUSE_URL names one server consists of replicas. */
+/** How the tables are kept. If CLICKHOUSE_URL names only one server of a cluster, the cluster's servers are replicas. */
 function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
   const hasCluster = text(env, 'CLICKHOUSE_CLUSTER', '') !== '';
   const kinds = ['plain', 'replicated', 'shared', 'rehearsed'] as const;
@@ -321,8 +320,8 @@ export function isSafeAddress(url: string): boolean {
 }
 
 /**
- * The origin of ADMIN_BASE_URL. It has no path, since the console's links and cookies apply to a whole origin. Instead of an address
- * that stands for all of a machine, it names the one by which the machine reaches itself.
+ * The origin of ADMIN_BASE_URL. It has no path, since the console's links and cookies apply to a whole origin. A wildcard address (0.0.0.0
+ * or ::) becomes the loopback address.
  */
 function originOf(address: string): string {
   const found = new URL(address);

@@ -57,7 +57,9 @@ export const crashPoints = {
   ],
   /** A submission of suppressed users, in the API. */
   suppression: ['suppressed', 'suppression_raised', 'suppression_resolved'],
-  /** In a worker: the exports that a deletion ends are gone and its targets are stored; a callback was answered and is not recorded. */
+  /**
+   * In a worker: a deletion's targets are stored and the exports that it ends are gone; a callback was answered, which is not recorded yet.
+   */
   desk: ['exports_ended', 'call_answered'],
   /** In a worker, where tables are large: a round has hidden its users; masked rows are erased and not counted yet. */
   erasure: ['hidden', 'erased'],
@@ -78,7 +80,10 @@ export const crashPoints = {
     'copies_rewritten',
     'plan_ended',
   ],
-  /** `npm run admin -- shards move`; `rows_passed_on` once for each piece that is copied, `partition_copied` for each partition, `rows_removed` for each table. */
+  /**
+   * `npm run admin -- shards move`; `rows_passed_on` once for each copied piece, `partition_copied` for each partition, `rows_removed` for
+   * each table.
+   */
   move: [
     'move_noted',
     'shard_closed',
@@ -95,7 +100,7 @@ export const crashPoints = {
 
 export type CrashPointName = (typeof crashPoints)[keyof typeof crashPoints][number];
 
-/** Passes a named point. */
+/** Called whenever the process passes the point of this name. */
 export type CrashPoint = (name: CrashPointName) => void;
 
 /** A crash point that never crashes. */
@@ -109,7 +114,10 @@ export function isCrashSpec(spec: string): boolean {
   return names.has(name) && /^(?:|[1-9]\d*|[1-9]\d*:stop)$/.test(rest.join(':'));
 }
 
-/** Reads such a text: when the process passes the point for the n-th time (default: 1), it dies or, with `stop`, stops until SIGCONT. */
+/**
+ * Makes the crash point for such a text: when the process passes the point for the n-th time (default: 1), it dies or, with `stop`, stops
+ * until SIGCONT.
+ */
 export function createCrashPoint(spec: string | undefined): CrashPoint {
   if (spec === undefined) return noCrash;
   const [wanted, count, stop] = spec.split(':');

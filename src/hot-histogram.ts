@@ -1,6 +1,6 @@
-// Histograms for values that come with every commit or request. The library's own histogram looks up its labels and
-// counts in an object with decimal keys: 20 to 40 µs for the two values of a commit, by V8's profiler. An array takes 5.
-// The time of a request costs 0.09 µs, the reading of the clock included.
+// Histograms for values that are observed at every commit or request. prom-client's own histogram looks up its labels and counts in an
+// object with decimal keys: 20 to 40 µs for the two values of a commit, by V8's profiler. An array takes 5 µs. Observing the time of a
+// request costs 0.09 µs, including reading the clock.
 
 import { type Histogram, type Registry, register } from './packages/prom-client.js';
 
@@ -9,7 +9,7 @@ export type HotHistogramOptions = {
   readonly help: string;
   /** Upper bounds, ascending. */
   readonly buckets: readonly number[];
-  /** By default the library's own. */
+  /** The registries that show it; by default prom-client's own. */
   readonly registers?: readonly Registry[];
 };
 
@@ -18,7 +18,7 @@ type Values = Awaited<ReturnType<Histogram['get']>>['values'];
 /** The counts of one histogram, or of one set of labels. */
 export class Buckets {
   readonly #bounds: Float64Array;
-  /** For each bound, how many values are up to it and above the previous bound; at the end those above all bounds. */
+  /** For each bound, the number of values that are at most this bound and above the previous one; last, the number above all bounds. */
   readonly #counts: Float64Array;
   #sum = 0;
 
@@ -41,7 +41,7 @@ export class Buckets {
     this.#sum += value;
   }
 
-  /** The library's output: the counts up to each bound, the sum, the count. `isShort`: only the last two. */
+  /** The values as prom-client shows them: the count up to each bound, the sum, the count. `isShort`: only sum and count. */
   valuesOf(name: string, labels: Readonly<Record<string, string>>, isShort = false): Values {
     let total = 0;
     const values: Values = [];
@@ -56,7 +56,7 @@ export class Buckets {
   }
 }
 
-/** A metric that a registry reads like the library's own. */
+/** A metric that a registry reads like one of prom-client's own. */
 class HotMetric {
   readonly name: string;
   readonly #help: string;

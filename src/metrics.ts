@@ -5,7 +5,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { HotHistogram, LabelledHotHistogram } from './hot-histogram.js';
 import { Counter, Gauge, Histogram, Registry, register } from './packages/prom-client.js';
 
-/** The counts of this process: of every metric that names no other registry. */
+/** The metrics of this process: all that name no other registry. */
 export const processRegistry = register;
 /** Values of the whole deployment. */
 export const deploymentRegistry = new Registry();
@@ -391,7 +391,7 @@ export type ProcessKind = 'api' | 'worker';
 /** How often the loop's delay is sampled: 50 timers a second, often enough to see delays that a request would notice. */
 const sampledEveryMs = 20;
 const updateEveryMs = 1_000;
-/** The lag is measured over periods of this length; the metric has that of the last complete one. */
+/** The lag is measured over periods of this length; the metric shows the last complete period. */
 const periodMs = 10_000;
 
 /** Begins to measure this process. */

@@ -1,10 +1,10 @@
-// Whether strangers can predict how this Node hashes the keys of objects and Maps. Then a body with keys of one hash, which reading it
-// compares with each other, occupies the process for as long as they like.
+// Tells whether strangers can predict how this Node hashes the keys of objects and Maps. If they can, they can send bodies whose keys all
+// have the same hash. Node compares such keys one by one, so parsing a body occupies the process for as long as its sender likes.
 
 import type { Log } from './log.js';
 
 /**
- * The first release of each line in which the hash of a key such as "123" depends on the seed too; package.json requires it.
+ * The first release of each major version of Node that also hashes keys such as "123" with the seed; package.json requires these.
  * @see https://nvd.nist.gov/vuln/detail/CVE-2026-21717
  */
 const hashesByNumber: Readonly<Record<string, readonly [minor: number, patch: number]>> = {
@@ -28,7 +28,7 @@ export function predictableHashes(options: readonly string[], version: string): 
   return isOlder ? `Node ${version}` : undefined;
 }
 
-/** Call it when the process starts. */
+/** Logs a warning if the hashes are predictable. For the start of a process. */
 export function warnOfPredictableHashes(log: Log): void {
   const cause = predictableHashes(process.execArgv, process.version);
   if (cause === undefined) return;

@@ -64,7 +64,7 @@ const publicParts = [
   healthPart,
 ];
 
-/** Routes for producers, apps and compliance callers. `documents`: those that the administrators' server has, too. */
+/** Routes for producers, apps and compliance callers. `documents` are those that the administrators' server has too. */
 export function publicRoutes(config: Config, context: ApiContext, readiness: () => Readiness) {
   const { environments, counts, rejected, redis, channel, deletionRedis, log } = context;
   const ingestion = {
@@ -205,7 +205,7 @@ function exportOptions({ publicBaseUrl }: Config, context: ApiContext): ExportAp
   };
 }
 
-/** Lines of the audit log about users go over the connection of the requests about them. */
+/** Lines of the audit log about users use the same connection as the requests about users. */
 function auditOfUsers({ deletionRedis, clickhouse, log }: ApiContext) {
   return { redis: deletionRedis, clickhouse, log };
 }

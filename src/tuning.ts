@@ -26,7 +26,9 @@ export const writeAccess = {
 
 /** Work on large bodies, in one API process. */
 export const largeBodies = {
-  /** The work is done in slices of about this length. Meanwhile an event waits for three or four: to be read, committed and answered. */
+  /**
+   * The work is done in slices of about this length. Meanwhile an event waits for three or four slices: to be read, committed and answered.
+   */
   sliceMs: 1,
   /** Inflations at a time; each takes a thread. */
   inflationsAtOnce: 2,
@@ -37,13 +39,13 @@ export const commitBatches = {
   recordsMax: 2000,
   bytesMax: MiB,
   /**
-   * Groups and limits that they have to pass, together, unless a single request has more: 1,000 messages of as many users have 6,000,
-   * which take the script 4 ms, or 8 if it also joins their users.
+   * The most groups plus limits that they have to pass, unless a single request has more: 1,000 messages of 1,000 users have 6,000, which
+   * take the script 4 ms, or 8 ms if it also joins the users.
    */
   decisionsMax: 4000,
   /** A request with more records is large. Large requests of one account and small ones of all accounts take turns. */
   smallRecordsMax: 100,
-  /** While requests keep coming, a commit begins this long after the previous one began, or at once if that took longer. */
+  /** While requests keep coming, a commit begins this long after the previous one began, or at once if the previous one took longer. */
   spacingMs: 5,
   /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
   attemptMs: 900,
@@ -51,11 +53,14 @@ export const commitBatches = {
   replicasMs: 700,
   /** A segment that is overdue for sealing by this long takes no further commit. */
   overdueSegmentMsMax: 1_000,
-  /** How long Redis keeps the answer of a process's last commit, by the clock of claims. */
+  /** How long Redis keeps the answer of a process's last commit, measured by the clock of claims. */
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
-/** How many numbers a new primary of Redis skips, so that it gives out none twice: the former one was cut off for seconds at most. */
+/**
+ * How many numbers a new primary of Redis skips, so that no number is given out twice: a former primary that was cut off went on alone for
+ * seconds at most.
+ */
 export const takeOvers = {
   /** Microseconds of the clock from which segments get their numbers, and suppressions their versions. */
   skippedUs: 60_000_000,
@@ -108,11 +113,11 @@ export const keyIndex = {
   filterBitsPerKey: 12,
   /** Rows of the index that are counted to say how many keys it has. Of a larger index only a part is counted. */
   countedRows: 1_048_576,
-  /** About how many hashes of keys one answer has. */
+  /** About how many hashes of keys one answer of ClickHouse has. */
   hashesPerAnswer: 4_000_000,
-  /** A filter is made for this many times the keys that the index has then, */
+  /** A new filter has room for this many times the keys that the index has then. */
   filterRoom: 1.25,
-  /** and once it is full, for this many times. */
+  /** A filter that replaces a full one has room for this many times the keys. */
   filterGrowth: 1.5,
   /** One worker at a time builds the index of a shard; another one continues this long after its last sign of life. */
   turnMs: 10_000,
@@ -120,12 +125,12 @@ export const keyIndex = {
   rebuildMsMax: 60_000,
   /** How often the command line checks the progress of a rebuild. */
   rebuildPollMs: 500,
-  /** Of this many keys that may be in the index, a sample is looked up first. */
+  /** From this many keys that may be in the index, a sample of them is looked up first. */
   sampledFrom: 2_000,
   sample: 128,
-  /** A segment that holds this share of the sample is read as a whole, */
+  /** A segment that holds this share of the sample is read as a whole, unless it has more than `rowsReadPerKey`. */
   shareOfOwner: 1 / 16,
-  /** unless it has more rows than this for each key to look up: a row costs ClickHouse 0.02 µs, a look-up 15. */
+  /** Rows of such a segment for each key to look up: reading a row costs ClickHouse 0.02 µs, a look-up 15 µs. */
   rowsReadPerKey: 64,
 } as const;
 
@@ -144,25 +149,31 @@ export const deletionRounds = {
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
   requestsMax: 2_000,
-  /** The most that their lists weigh together, unless one alone weighs more. ClickHouse has them in its memory several times. */
+  /** The most that their lists may weigh together, unless one alone weighs more. ClickHouse holds several copies of them in memory. */
   weightMax: 16 * MiB,
-  /** Rows of a table that a round lists by position: ClickHouse has the list in its memory twice, at 16 bytes a row. */
+  /** Rows of a table that a round lists by position: ClickHouse holds two copies of the list in memory, at 16 bytes a row. */
   positionsMax: 1_000_000,
-  /** The most that the lists weigh that a worker copies to ClickHouse at a time. */
+  /** The most that the lists which a worker copies to ClickHouse at a time may weigh together. */
   copiedWeightMax: 8 * MiB,
   /** Bytes of hashes of deleted users that one command to Redis carries. */
   hashBytesPerWrite: MiB / 4,
-  /** Writes to Redis that a round has under way, so that they share syncs, and about how many bytes of documents one has: 3 ms. */
+  /**
+   * How many writes to Redis a round has under way at once, so that they share syncs; and about how many bytes of documents each carries,
+   * which takes 3 ms.
+   */
   writesAtOnceMax: 50,
   documentBytesPerWrite: MiB / 4,
 } as const;
 
 /** Passes that erase what was masked (workers/erase.ts). */
 export const erasures = {
-  /** How often a worker looks whether a pass is due: while requests wait for one, and otherwise, as retention may have masked rows. */
+  /**
+   * How often a worker checks whether a pass is due: while requests wait for one, and while none does, since retention may have masked
+   * rows.
+   */
   lookEveryMs: 5_000,
   lookIdlyEveryMs: 60_000,
-  /** How much a core rewrites. Measured: 71,000. */
+  /** How many bytes one core is assumed to rewrite in a millisecond. Measured: 71,000. */
   bytesPerMs: 50_000,
   /** Passes do not rest while the lists of pending users weigh this much. Those of one account may weigh twice that. */
   listsWeightMax: 32 * MiB,
@@ -274,7 +285,7 @@ export const ledgerChecks = {
   minutesAgainMax: 5,
 } as const;
 
-/** The list of running processes, for people. */
+/** The list of running processes that people see. */
 export const runningProcesses = {
   sayEveryMs: 5_000,
   /** A process without a sign of life for this long has ended. */
@@ -284,9 +295,9 @@ export const runningProcesses = {
 /** How the service notices that a store was set back (registry/witness.ts). */
 export const witnesses = {
   everyMs: 1_000,
-  /** Within this time only one process raises the number. It is less than the time between two rounds. */
+  /** Within this time only one process raises the witness's number. It is shorter than the time between two rounds. */
   turnMs: 900,
-  /** After this many rounds, ClickHouse is compared and gets the number. */
+  /** Once in this many rounds, the number is compared with ClickHouse's copy and copied there. */
   roundsPerCopy: 5,
   /** The timeout of a statement, which takes seconds on a busy machine. */
   clickhouseMsMax: 10_000,
@@ -332,7 +343,7 @@ export const maintenanceLock = {
   /** The lock of a killed process ends after this long. */
   holdMs: 60_000,
   renewEveryMs: 10_000,
-  /** How long a deletion waits for a row that is being sent again: longer than its sender waits for the insert. */
+  /** How long a deletion waits for a failed row that is being sent again: longer than the sender waits for the insert. */
   insertMsMax: 150_000,
 } as const;
 
@@ -366,7 +377,7 @@ export const faultFramesMax = 8;
 
 /** Loading the deployment's state into an emptied Redis. */
 export const stateLoads = {
-  /** The lock of the loading process ends after this long unless it is renewed, as it is not if the process was killed. */
+  /** The lock of the loading process ends after this long unless the process renews it, which a killed process does not. */
   holdMs: 5_000,
   renewEveryMs: 1_000,
   /** How long a load waits for inserts that began before it: longer than a worker waits for an insert. */
@@ -431,7 +442,7 @@ function assertRelations(): void {
   );
   relation(
     exportPieceBytesMax + '\r\nffff\r\n'.length <= 16 * KiB,
-    'what is collected before it is written must hold a piece and the line of its length',
+    'the bytes that are collected before a write must hold a piece and the line with its length',
   );
   relation(slowReaders.byteEveryMs * 2 < 8_000, 'a late byte still keeps a connection open');
   relation(
@@ -454,7 +465,7 @@ function assertRelations(): void {
   );
   relation(
     commitBatches.spacingMs * 100 <= commitBatches.attemptMs,
-    'what a commit waits for others is small beside its deadline',
+    'the time that a commit waits for more requests is small beside its deadline',
   );
   relation(
     2 * counts.segmentMessagesMax <= commitBatches.recordsMax,

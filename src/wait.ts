@@ -1,4 +1,4 @@
-// Waits for changes that nobody announces, by asking again and again within a time limit.
+// Waits for changes that nobody announces, by asking again and again until a time limit.
 
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -27,8 +27,8 @@ export function succeeds(work: Promise<unknown>): Promise<boolean> {
 }
 
 /**
- * Whoever calls while `ask` runs shares the next run, which begins when that one has ended. Runs begin at least `everyMs` apart, and whoever
- * calls before that shares the next one too.
+ * A function that runs `ask`. All callers during a run share the next one, which begins once the current run has ended. Runs begin at least
+ * `everyMs` apart; callers who come too early share the next one too.
  */
 export function sharing<Answer>(ask: () => Promise<Answer>, everyMs = 0): () => Promise<Answer> {
   let running: Promise<Answer> | undefined;

@@ -73,7 +73,7 @@ export type Attempts = {
   stop(): void;
 };
 
-/** How often another primary is looked for where nothing is committed. */
+/** How often to check for a new primary while nothing is committed. */
 const watchEveryMs = 1_000;
 
 /** Makes the commits of one process to one shard, one after another. */
@@ -86,13 +86,13 @@ export function createAttempts(options: AttemptOptions): Attempts {
   /** The last commit that was answered, and its deadline. */
   let answered = 0;
   let answeredMs = 0;
-  /** The primary that is known to have that commit, and the load that its state came from. */
+  /** The primary that is known to have that commit, and the load from which its state came. */
   let checkedPrimary: string | undefined = '';
   let knownLoad: string | null | undefined;
 
   let checking: Promise<boolean> | undefined;
 
-  /** Looks whether a new primary lacks commits that the former one answered. Settles with false if that is not known yet. */
+  /** Checks whether a new primary lacks commits that the former one answered. Settles with false if it could not be checked yet. */
   function checkPrimary(): Promise<boolean> {
     checking ??= compareWithPrimary().finally(() => {
       checking = undefined;
@@ -100,7 +100,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     return checking;
   }
 
-  // A shard that gets no more commits may have lost some, too.
+  // A shard that gets no more commits may also have lost some.
   const watch = setInterval(() => {
     if (answered > 0 && primary.id(shard) !== checkedPrimary) void checkPrimary();
   }, watchEveryMs).unref();
@@ -160,7 +160,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
             answered = sequence;
             answeredMs = deadline;
           }
-          // An earlier copy may still arrive at a time when there is room.
+          // An earlier copy of this commit may still arrive, at a time when there is room.
           return sent && refused ? forAll(groups, { kind: 'unknown' }) : readAnswer(reply.text, groups);
         }
         probe.markSuspect();
@@ -179,7 +179,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
       const giveUp = () => reject(new Error('no reply in time'));
-      // Timers run before replies that have arrived. So after a pause the process reads its replies before it gives up.
+      // A timer runs before the replies that have arrived are read. So a process that was paused reads them before it gives up.
       timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commitBatches.attemptMs));
     });
     try {
@@ -193,7 +193,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
         return { kind: 'refused' };
       }
       if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
-      // A connection that stays silent may stay so; a new one gets another chance within the deadline.
+      // A silent connection may stay silent. A new one gives the commit another chance within the deadline.
       else if (kind !== 'not_on_replicas') dropSilentConnection(redis);
       return { kind: 'lost' };
     } finally {
@@ -220,7 +220,7 @@ function committed(answer: string, { records }: Group): CommitResult {
 /** The result of most groups: one record, stored. */
 const oneStored: CommitResult = { kind: 'committed', letters: 's' };
 
-/** The results of the groups. Throws if the script answered for others. */
+/** The results of the groups. Throws if the script answered for other groups. */
 function readAnswer(text: string, groups: readonly Group[]): readonly CommitResult[] {
   switch (text) {
     case 'e':

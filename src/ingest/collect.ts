@@ -25,7 +25,7 @@ import { readInstant } from './timestamp.js';
 /** What the Event Visualizer gets from a request that carried a pairing. */
 export type Collected = {
   readonly appId: string;
-  /** As the request has it; not checked. */
+  /** The token as the request has it; not checked. */
   readonly pairing: string;
   /** As they were sent. Each may be any JSON value. */
   readonly messages: readonly unknown[];
@@ -127,9 +127,9 @@ const badSentAt = rejection(
 );
 
 /**
- * Divides the messages into groups that are limited separately. Only groups of events cost more than 1, and within a commit the room of a
- * limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too. To keep it so,
- * every message counts towards `app_bytes` with the average size of the request's messages.
+ * Divides the messages into groups that are limited separately. Within a commit the room of a limit only shrinks, and only groups of events
+ * cost more than 1. So once an identification or a call that sets properties is limited, all later ones of its user are limited too. For
+ * the same reason every message counts towards `app_bytes` with the average size of the request's messages.
  */
 function* groupMessages(
   accepted: readonly CheckedMessage[],

@@ -8,7 +8,7 @@ import { commitBatches } from '../tuning.js';
 export type Queued = {
   readonly accountId: string;
   readonly records: number;
-  /** What the script decides: groups, and the limits that they must pass. */
+  /** How much the script has to decide: the number of groups, plus that of the limits that they must pass. */
   readonly decisions: number;
   readonly bytes: number;
 };
@@ -22,7 +22,7 @@ export type CommitQueue<T extends Queued> = {
 };
 
 export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
-  /** By account, in the order in which accounts come next. No list is empty. */
+  /** The waiting requests by account, in the order of the accounts' turns. No list is empty. */
   const waiting = new Map<string, T[]>();
   let size = 0;
   let wasLarge = false;
@@ -31,7 +31,7 @@ export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
     const batch = newBatch<T>();
     const later: string[] = [];
     for (const [accountId, requests] of waiting) {
-      const count = countLeading(requests, (next) => !isLarge(next) && batch.takes(next));
+      const count = countLeading(requests, (next) => !isLarge(next) && batch.tryAdd(next));
       if (count === 0) continue;
       if (count === requests.length) waiting.delete(accountId);
       else {
@@ -47,7 +47,7 @@ export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
     const batch = newBatch<T>();
     for (const [accountId, requests] of waiting) {
       if (!isLarge(requests[0] as T)) continue;
-      requests.splice(0, countLeading(requests, batch.takes));
+      requests.splice(0, countLeading(requests, batch.tryAdd));
       if (requests.length === 0) waiting.delete(accountId);
       else putLast(accountId);
       break;
@@ -83,20 +83,20 @@ function isLarge({ records }: Queued): boolean {
   return records > commitBatches.smallRecordsMax;
 }
 
-/** How many requests, from the first on, are taken. */
-function countLeading<T>(requests: readonly T[], takes: (next: T) => boolean): number {
+/** How many requests, from the first on, fit; `tryAdd` takes them. */
+function countLeading<T>(requests: readonly T[], tryAdd: (next: T) => boolean): number {
   let count = 0;
-  while (count < requests.length && takes(requests[count] as T)) count += 1;
+  while (count < requests.length && tryAdd(requests[count] as T)) count += 1;
   return count;
 }
 
-/** The requests of one commit, which takes more as long as they fit. The first one always fits. */
+/** Gathers the requests of one commit as long as they fit. The first one always fits. */
 function newBatch<T extends Queued>() {
   const requests: T[] = [];
   let [records, decisions, bytes] = [0, 0, 0];
   return {
     requests,
-    takes: (next: T): boolean => {
+    tryAdd: (next: T): boolean => {
       const fits =
         records + next.records <= commitBatches.recordsMax &&
         decisions + next.decisions <= commitBatches.decisionsMax &&

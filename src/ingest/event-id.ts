@@ -24,11 +24,11 @@ export function eventIdOfKey(appId: string, idempotencyKey: string, keyspace: Ke
   return id.startsWith(unkeyedDigits) ? `1${id.slice(1)}` : id;
 }
 
-// A random number per process and a counter: unique, and in a tenth of the time that random bits take. 48 bits for a
-// process: among ten thousand starts two share a number once in six million deployments.
+// A unique id is a random number of the process and a counter, which takes a tenth of the time of random bits. The process's number has 48
+// bits: in one of six million deployments, two of ten thousand starts share a number.
 const processPart = Buffer.from(unkeyedDigits + randomBytes(6).toString('hex'));
 const idBytes = 32;
-const written = Buffer.alloc(idBytes);
+const scratch = Buffer.alloc(idBytes);
 let counter = 0;
 
 /** An id as ClickHouse shows it. */
@@ -38,8 +38,8 @@ export function asUuid(id: string): string {
 
 /** An id that no other event has. */
 export function uniqueEventId(): string {
-  writeUniqueEventId(written, 0);
-  return written.toString('latin1');
+  writeUniqueEventId(scratch, 0);
+  return scratch.toString('latin1');
 }
 
 /** Writes such an id; returns where it ends. */

@@ -1,5 +1,5 @@
-// Events: the schema first (types, required fields, lengths), then what a schema cannot say; and the event's row. On
-// the path of every event.
+// Checks events that are not plain: first by the schema (types, required fields, lengths), then by the rules that a schema cannot express.
+// Encodes their rows.
 
 import { counts, reservedEventPropertyKeys } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
@@ -21,7 +21,7 @@ import { readTimestamp, timestampAdvice } from './timestamp.js';
 export type CheckedEvent = Checked & {
   readonly fields: RowFields;
   /** Whether some property is an array and has to be joined. */
-  readonly arrays: boolean;
+  readonly hasArrays: boolean;
   /** UTC in ClickHouse's format; undefined: the time of acceptance. */
   readonly time: string | undefined;
   readonly idempotencyKey: string | undefined;
@@ -62,14 +62,14 @@ function checkEvent(value: unknown, { surrogates, nowMs }: CheckContext): Checke
   }
 
   const properties = input.properties as Properties | undefined;
-  const arrays = properties !== undefined && checkProperties(properties, reservedEventPropertyKeys);
-  if (typeof arrays !== 'boolean') return arrays;
+  const hasArrays = properties !== undefined && checkProperties(properties, reservedEventPropertyKeys);
+  if (typeof hasArrays !== 'boolean') return hasArrays;
 
   return {
     identity: identity ?? '',
     userId,
     fields: input as RowFields,
-    arrays,
+    hasArrays,
     time,
     idempotencyKey: input.idempotency_key,
     keyspace: 'shared',
@@ -94,12 +94,12 @@ const encodeRow = rowEncoder('events');
 
 /** The row lacks its number in the commit and the stamps of the commit script. */
 function encodeEvent(appId: string, event: CheckedEvent): IngestRecord {
-  const { fields, arrays, time, idempotencyKey, keyspace } = event;
+  const { fields, hasArrays, time, idempotencyKey, keyspace } = event;
   const eventId =
     idempotencyKey === undefined ? uniqueEventId() : eventIdOfKey(appId, idempotencyKey, keyspace);
   return {
     table,
-    row: encodeRow(appId, fields, arrays, eventId, time),
+    row: encodeRow(appId, fields, hasArrays, eventId, time),
     claim: idempotencyKey === undefined ? undefined : eventId,
   };
 }

@@ -17,7 +17,7 @@ export function fingerprintOfRow(rows: DataView, start: number, end: number, tim
   );
 }
 
-/** Where the value of a column begins; no column before it is an object. */
+/** Where the value of a column begins. No column before it may be an object. */
 function columnAt(rows: DataView, start: number, column: number): number {
   let left = column;
   let isText = false;

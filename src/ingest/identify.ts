@@ -17,7 +17,7 @@ import { readTimestamp, timestampAdvice } from './timestamp.js';
 
 type CheckedIdentify = Checked & {
   readonly userId: string;
-  /** Of a message of the client library or by Segment's protocol: the id of its key. */
+  /** For a message of the client library or of Segment's protocol: the event id of its idempotency key. */
   readonly claim?: string | undefined;
 };
 

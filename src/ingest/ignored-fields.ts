@@ -9,7 +9,7 @@ import type { RecordKind } from './record-kind.js';
 /** The unknown fields of one request. */
 export type IgnoredFields = {
   count: number;
-  /** The first different names. */
+  /** The first distinct names. */
   readonly names: Set<string>;
 };
 

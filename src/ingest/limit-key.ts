@@ -1,5 +1,5 @@
-// The key of what a rate limit counts: an endpoint, an environment, and a user by kind and exact bytes, hashed with the
-// deployment's secret, so that Redis holds no identity.
+// The keys under which rate limits count: an endpoint, an environment, and a user by kind and exact bytes, hashed with the deployment's
+// secret, so that Redis holds no identity.
 
 import { hash } from 'node:crypto';
 import type { LiveEnvironment } from '../registry/environments.js';
@@ -12,14 +12,17 @@ type OfEnvironment = { readonly records: string; readonly bytes: string };
 /** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what is counted. */
 export function createLimitKeys(secret: string) {
   const digest = (text: string) => hash('sha256', `${secret}\0${text}`, 'hex').slice(0, 24);
-  // Every request needs these, so none hashes them again. They are dropped together with the environment's copy in memory.
+  // Every request needs these digests, so they are kept, as long as the environment's copy in memory.
   const ofEnvironments = new WeakMap<LiveEnvironment, Readonly<Record<Callers, OfEnvironment>>>();
   const ofCallers = (callers: string, appId: string) => ({
     records: digest(`${callers} records\0${appId}`),
     bytes: digest(`${callers} bytes\0${appId}`),
   });
   return {
-    /** For an environment's limits: over all endpoints or, where write keys are required, of the one endpoint that needs none. */
+    /**
+     * The digests for an environment's limits: of all endpoints together or, if the environment requires write keys, of the one endpoint
+     * that needs none.
+     */
     ofEnvironment: (environment: LiveEnvironment, callers: Callers): OfEnvironment => {
       const known = ofEnvironments.get(environment);
       if (known !== undefined) return known[callers];

@@ -38,7 +38,7 @@ export type Note = (mending: Mending) => void;
 /** The state of one request, shared by its records. */
 export type MendContext = {
   readonly note: Note;
-  /** The document's long numbers, which are refused and not cut. */
+  /** The document's long numbers, which are refused rather than cut. */
   readonly longNumerals: ReadonlySet<string>;
   /** The bytes that flattening may still add to the request; negative once they were not enough. */
   flattenedBytesLeft: number;
@@ -53,7 +53,7 @@ export type Mend = (value: unknown, context: MendContext) => { readonly value: u
 type PropertyRules = {
   readonly reserved: ReadonlySet<string>;
   readonly valueMax: number;
-  readonly arrays: boolean;
+  readonly keepsArrays: boolean;
 };
 
 type RecordRules = PropertyRules & {
@@ -65,7 +65,7 @@ type RecordRules = PropertyRules & {
 const eventRules: RecordRules = {
   reserved: reservedEventPropertyKeys,
   valueMax: lengths.propertyValueMax,
-  arrays: true,
+  keepsArrays: true,
   timeField: 'timestamp',
   nullable: new Set(
     Object.keys(eventSchema.properties).filter((name) => !(eventSchema.required as string[]).includes(name)),
@@ -75,7 +75,7 @@ const userRules: RecordRules = {
   ...eventRules,
   reserved: reservedUserPropertyKeys,
   valueMax: lengths.userPropertyValueMax,
-  arrays: false,
+  keepsArrays: false,
 };
 
 /** Messages of the client library have another name for their time, and always have an id. */
@@ -168,7 +168,7 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
   return complete;
 }
 
-/** How a key of a document becomes a property that an assignment would take for the prototype. */
+/** The descriptor of a property `__proto__`: an assignment would set the prototype instead. */
 const plainProperty = { configurable: true, enumerable: true, writable: true } as const;
 
 /** Undefined if flattening takes more bytes than are left. */
@@ -233,7 +233,7 @@ function mendProperties(
       return;
     }
     const scalars = mendElements(array, note);
-    if (rules.arrays) {
+    if (rules.keepsArrays) {
       keep(key, keyBytes, scalars);
       return;
     }

@@ -47,7 +47,7 @@ export type MessageContext = {
 export type CheckedMessage = {
   readonly record: IngestRecord;
   readonly user: Checked;
-  /** The user, for an identification with both of its names. */
+  /** The user; for an identification with both identity and user_id. */
   readonly named: Checked;
   readonly type: Message['type'];
 };
@@ -97,7 +97,7 @@ const kinds = new Map<unknown, MessageKind>([
   ],
 ]);
 
-/** Checks and encodes a message. `mending` belongs to the request. */
+/** Checks and encodes a message. `mending` is shared by the messages of a request. */
 export function checkMessage(
   value: unknown,
   context: MessageContext,
@@ -165,8 +165,8 @@ function encodeEvent(
 ): IngestRecord | Rejection {
   const { id, event, session_id, autocaptured, properties } = message as EventMessage;
   const reserved = autocaptured === true ? reservedAutocapturedPropertyKeys : reservedEventPropertyKeys;
-  const arrays = properties !== undefined && checkProperties(properties as Properties, reserved);
-  if (typeof arrays !== 'boolean') return arrays;
+  const hasArrays = properties !== undefined && checkProperties(properties as Properties, reserved);
+  if (typeof hasArrays !== 'boolean') return hasArrays;
   // Field by field: spreading the user here takes ten microseconds, more than everything else.
   return eventKind.encode(appId, {
     identity: user.identity,
@@ -178,7 +178,7 @@ function encodeEvent(
       session_id,
       properties: properties as Properties | undefined,
     },
-    arrays,
+    hasArrays,
     time,
     idempotencyKey: id,
     keyspace,

@@ -10,15 +10,15 @@
 //   u16 environments, { u8 bytes of the app_id, app_id } …
 //   u8 1 if the groups must be decided one by one, u8 1 if records are marked, u32 bytes of what follows:
 //     groups: u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …, u16 runs, its runs
-//   the runs of all groups, as few as possible: if the limits have room for all, only these are read, and not even these if besides
-//   nothing is marked or claimed already
+//   the runs of all groups, merged into as few as possible. If the limits have room for all groups, the script reads only these, and not
+//   even these unless a record is marked or its key is already claimed
 //
 // A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
 //          u16 environment from 0, u16 records, u32 bytes of their rows }
-// It is either one record with its claim, or several records without claims, of one table and environment and marked alike. Records are
-// plain if nothing is added to the argument's index; in the runs of all groups, plain ones may be of several environments.
-// Its rows are the next ones in its table's argument. A skipped record is decided like others but has no row. If it has a claim, a row
-// with its event id and nothing else takes the place of its own.
+// It is either one record with its claim, or several records without claims that have the same table, environment and mark. Records are
+// plain if nothing is added to the argument's index. Among the runs of all groups, a run of plain records may have several environments.
+// Its rows are the next ones in its table's argument. A skipped record is decided like others but has no row. If it has a claim, a row with
+// its event id and nothing else takes the place of its own.
 
 import { markerRows } from '../clickhouse/tables.js';
 import type { RateLimit } from '../contract/limits.js';
@@ -44,7 +44,7 @@ export type IngestRecord = {
   readonly claim: string | undefined;
 };
 
-/** What packing needs of some records, in their order. */
+/** Some records in their order, as packing needs them. */
 export type Records = {
   readonly length: number;
   /** An upper bound of the bytes that `write` writes for all of them. */
@@ -76,7 +76,7 @@ export type Group = {
   readonly limits: readonly LimitCheck[];
   /** By record; undefined if none has a mark. Set by its submission. */
   marks?: readonly (Mark | undefined)[] | undefined;
-  /** The limit on joins. Without room a user is not joined, but nothing is refused. Set by its submission. */
+  /** The limit on joins. If it has no room, a user is not joined, but nothing is refused. Set by its submission. */
   joinLimit?: Pick<LimitCheck, 'digest' | 'limit'> | undefined;
   /** If all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
@@ -248,7 +248,7 @@ export function packGroups(groups: readonly Group[]): Packed {
   };
 }
 
-/** Rows without a user and an id: the text before the id, and from there to the row's number. */
+/** A row of each table without user and id: the text before the id, and the text after it up to the row's number. */
 const emptyRows = tables.map((table) => markerRows[table].slice(0, -1).split(noEventId) as [string, string]);
 
 /** Writes the row of a skipped record's key, so that this key is remembered as long as others. Returns where it ends. */
@@ -285,7 +285,7 @@ function writeEnvironments(packed: Buffer, from: number, groups: readonly Group[
   return { environments, end };
 }
 
-/** Whether a run may take the records of the next one like it: not if each record has a claim or a name of its own. */
+/** Whether a run and the next run of its kind may become one: not if each record has a claim or a name of its own. */
 function canBeMerged(bits: number): boolean {
   return (bits & (128 + 32)) === 0;
 }
@@ -293,7 +293,7 @@ function canBeMerged(bits: number): boolean {
 function newRows(table: number, bytesMax: number) {
   const into = Buffer.allocUnsafe(bytesMax);
   const view = new DataView(into.buffer, into.byteOffset, into.length);
-  /** Plain records by environment, and those that have a claim and no mark. */
+  /** The number of plain records by environment, and that of records with a claim and without a mark. */
   const [plain, claiming] = [new Map<string, number>(), new Map<string, number>()];
   return { table, into, view, end: 0, records: 0, plain, claiming };
 }
@@ -303,7 +303,7 @@ function linesOf(counts: ReadonlyMap<string, number>): string {
   return Array.from(counts, ([appId, records]) => `${appId} ${records}\n`).join('');
 }
 
-/** A log: its index among the logs, what all groups cost it, and the least that one of them allows. */
+/** A log: its index among the logs, the cost of all groups together, and the least `max` of any of them. */
 type Log = {
   readonly number: number;
   readonly check: Pick<LimitCheck, 'digest' | 'limit'>;

@@ -24,7 +24,7 @@ const fieldNames = [...Object.keys(eventSchema.properties), 'app_id'] as readonl
 export const fields = Object.fromEntries(fieldNames.map((name, i) => [name, i])) as Readonly<
   Record<FieldName, number>
 >;
-/** The list of a bulk request, which has no span. */
+/** Stands for the list of a bulk request, which has no span. */
 const listOfEvents = fieldNames.length;
 
 /** How many numbers an object takes in `spans`: where each field begins and ends, both 0 if it is absent. */
@@ -53,7 +53,7 @@ export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): Pl
   const appId = textOf(body, spans, 0, fields.app_id);
   const isBulk = listed !== nowhere;
   if (appId === undefined || (!isBulk && body.length > bodies.singleBytesMax)) return undefined;
-  // A request with a list has no fields of an event beside it.
+  // Beside a list, a request must not have fields of an event.
   for (let field = 0; isBulk && field < fields.app_id; field++) if (has(0, field)) return undefined;
 
   const count = isBulk ? listed : 1;
@@ -150,7 +150,7 @@ for (const [field, text] of [...fieldNames, 'events'].entries()) {
   fieldsByLength[text.length]?.push({ name: Buffer.from(text), field });
 }
 
-/** Texts that have a length of their own. */
+/** The fields with a maximal length, which are all texts. */
 const boundedFields = Object.values(eventSchema.properties).flatMap((schema, field) =>
   'maxLength' in schema ? [{ field, lengthMax: Number(schema.maxLength) }] : [],
 );
@@ -165,7 +165,7 @@ const keyStarts = new Int32Array(keysMax);
 const keyEnds = new Int32Array(keysMax);
 const reservedKeys = Array.from(reservedEventPropertyKeys, (key) => Buffer.from(key));
 
-/** Where the properties that begin here end; each key's value is a short text or a plain number. */
+/** Where the properties that begin here end; `nowhere` unless each value is a short text or a plain number. */
 function endOfProperties(body: Buffer, at: number): number {
   if (body[at] !== openBrace) return nowhere;
   const empty = skipBlanks(body, at + 1);
@@ -188,7 +188,7 @@ function endOfProperties(body: Buffer, at: number): number {
   return nowhere;
 }
 
-/** Whether a key is new in its object, allowed and short enough, and not a number: JavaScript would sort such keys. */
+/** Whether a key is new in its object, allowed and short enough, and begins with no digit: JavaScript would sort keys that are numbers. */
 function isUsable(body: Buffer, start: number, end: number, keysBefore: number): boolean {
   const length = end - start;
   if (length > keyBytesMax || isDigit(body[start])) return false;

@@ -9,7 +9,7 @@ import { fields, type PlainEvents, spansEach, textOf } from './plain-events.js';
 import type { Checked } from './record-kind.js';
 import type { Marks } from './submission.js';
 
-/** How many bytes a value in a row may have in addition to its field's. */
+/** How many bytes a value may have in a row beyond those of its field in the body. */
 const addedBytesMax: Readonly<Record<ColumnType, number>> = {
   text: '""'.length,
   event_id: '""'.length + 32,

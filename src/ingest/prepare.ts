@@ -188,7 +188,7 @@ function plainLimits(
     : singleLimits(kind, userOf(events, 0), context);
 }
 
-/** The group of a request. To `limits`, those of its kind, it adds those of the environment, which count what is stored. */
+/** Makes the group of a request. Adds the environment's limits, which count what is stored, to `limits`, those of the request's kind. */
 function groupOf(records: Records, limits: NamedLimit[], context: LimitContext): readonly LimitedGroup[] {
   addEnvironmentLimits(limits, records.length, records.rowBytesMax, context);
   return [{ appId: context.environment.appId, limits, records, bytes: packedBytesMax(limits, records) }];

@@ -10,7 +10,7 @@ export type Properties = Readonly<Record<string, unknown>>;
 /** Checks the number and the keys of properties. Returns whether one of the values is an array, or a rejection. */
 export function checkProperties(properties: Properties, reserved: ReadonlySet<string>): boolean | Rejection {
   let count = 0;
-  let arrays = false;
+  let hasArrays = false;
   for (const key in properties) {
     count++;
     if (isLongerThan(key, lengths.propertyKeyMax)) return keyTooLong;
@@ -21,9 +21,9 @@ export function checkProperties(properties: Properties, reserved: ReadonlySet<st
         `properties.${key}`,
       );
     }
-    if (typeof properties[key] === 'object') arrays = true;
+    if (typeof properties[key] === 'object') hasArrays = true;
   }
-  return count > counts.propertiesMax ? tooMany : arrays;
+  return count > counts.propertiesMax ? tooMany : hasArrays;
 }
 
 const keyTooLong = rejection(
@@ -38,9 +38,9 @@ const tooMany = rejection(
 );
 
 /** Properties as JSON, their arrays joined. */
-export function encodeProperties(properties: Properties | undefined, arrays: boolean): string {
+export function encodeProperties(properties: Properties | undefined, hasArrays: boolean): string {
   if (properties === undefined) return '{}';
-  return arrays ? encodeJoined(properties) : JSON.stringify(properties);
+  return hasArrays ? encodeJoined(properties) : JSON.stringify(properties);
 }
 
 /** Like JSON.stringify, with arrays joined. Written key by key, so that `__proto__` stays a plain key. */

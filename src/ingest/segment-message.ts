@@ -37,7 +37,7 @@ export type SegmentContext = CheckContext & {
 
 /** What a message leaves behind: one record, or for some identifications two. */
 export type CheckedSegmentMessage = {
-  /** Whom limits count. */
+  /** The user whose limits count the message. */
   readonly user: Checked;
   readonly records: readonly SegmentRecord[];
 };
@@ -265,8 +265,8 @@ function sessionOf(message: Message): string | undefined {
 }
 
 /**
- * When it happened. With sentAt only the difference between the sender's two times counts, so its clock may be wrong; a time
- * after the sending counts as the time of the sending. Without it the sender's clock is trusted.
+ * The time of the call. With sentAt only the difference between the sender's two times counts, so its clock may be wrong; a time after the
+ * sending counts as the time of the sending. Without sentAt the sender's clock is trusted.
  */
 function timeOf(message: Message, context: SegmentContext): string | undefined | Rejection {
   const time = message.timestamp ?? message.originalTimestamp ?? undefined;
@@ -289,7 +289,7 @@ function describeContext(context: unknown): Message | undefined {
   return Object.keys(described).length === 0 ? undefined : described;
 }
 
-/** An object; an empty one for what is absent, and for PHP's empty array; undefined for anything else. */
+/** The value if it is an object; an empty object if it is absent or an empty array, as PHP sends it; undefined for anything else. */
 function objectOf(value: unknown): Record<string, unknown> | undefined {
   if (value === undefined || value === null) return {};
   if (Array.isArray(value)) return value.length === 0 ? {} : undefined;
@@ -304,7 +304,7 @@ function pick(message: Message, ...names: readonly string[]): Message {
   );
 }
 
-/** A reason that names the message's own fields. */
+/** The reason with the names of fields that the message has. */
 function renamed(reason: Rejection, type: SegmentType): Rejection {
   if (reason.field === undefined) return reason;
   const [first = '', ...rest] = reason.field.split('.');

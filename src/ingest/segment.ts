@@ -21,7 +21,7 @@ export type PreparedSegment =
   | {
       readonly kind: 'refused';
       readonly reason: Rejection;
-      /** All messages, if every one of them is bad; otherwise something is wrong with the request itself. */
+      /** One for each message if all of them are bad; undefined if the request itself is wrong. */
       readonly errors?: readonly ElementError[];
     }
   | {

@@ -35,7 +35,7 @@ export function isCommonTimestamp(bytes: Uint8Array, start: number, end: number,
   return epochMs !== undefined && epochMs >= 0 && epochMs <= nowMs + timestampAheadMsMax;
 }
 
-/** The same for a text, and a time however far from now. */
+/** Whether a text has that form and is a real time, however far from now. */
 export function hasCommonForm(value: string): boolean {
   return instantOfCommonForm(value) !== undefined;
 }
@@ -117,8 +117,8 @@ const commonBytes = 24;
 const commonText = new Uint8Array(commonBytes);
 
 /**
- * Milliseconds since 1970 of that form; undefined if the timestamp has another form or is not one. The expression below and
- * the way back through a date cost four times as much, a sixth of the API's cost of a bulk load.
+ * Milliseconds since 1970 of that form; undefined if the timestamp has another form or is not one. Matching `strictForm` and formatting the
+ * date again cost four times as much, a sixth of the API's cost of a bulk load.
  */
 function instantOfCommonForm(value: string): number | undefined {
   if (value.length !== commonBytes) return undefined;

@@ -15,9 +15,9 @@ import { rowEncoder } from './row.js';
 
 export type CheckedUserProperties = Checked & {
   readonly properties: Properties | undefined;
-  /** When the values were true, as text for ClickHouse; by default when they are accepted. */
+  /** From when on the values apply, as text for ClickHouse; by default the time of acceptance. */
   readonly time?: string | undefined;
-  /** Of a message of the client library or by Segment's protocol: the id of its key. */
+  /** For a message of the client library or of Segment's protocol: the event id of its idempotency key. */
   readonly claim?: string | undefined;
 };
 
