@@ -57,6 +57,8 @@ const bundles = [
 const consoleBundle = { entry: 'src/console/main.tsx', file: 'src/console/console.js', options: ofConsole };
 /** The styles of the console with the Event Visualizer, of the demo, and of the documentation. */
 const styles = ['console.css', 'demo.css', 'docs.css'].map((name) => `src/console/styles/${name}`);
+/** The types and routes of the library's clients are made of the documents of the service. */
+const clients = { entry: 'deploy/client-operations.ts', folder: 'src/libraries/producer' };
 /** It takes the place of the compiler's output, so that it loads fast. */
 const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.js' };
 /** The viewer of the console's page API comes minified, and is too much for terser. */
@@ -82,19 +84,20 @@ export function isBuilt() {
 /** Brings dist/ up to date. Settles with false if the compiler found errors; it has printed them. */
 export async function build() {
   if (isBuilt()) return true;
+  rmSync(stampFile, { force: true });
+  // First, since steps below load code that reads them.
+  for (const source of listSources().filter((name) => !isBundled(name) && !/\.tsx?$/.test(name))) {
+    const to = join(dist, outputOf(source));
+    mkdirSync(dirname(to), { recursive: true });
+    cpSync(join(root, source), to);
+  }
+  if (!(await writeClients())) return false;
   const sources = listSources();
   const stamp = fingerprint(sources);
-  rmSync(stampFile, { force: true });
   removeOrphans(new Set(sources.map(outputOf)));
   // The compiler's own record assumes that its outputs still exist.
   if (sources.some((source) => !isBundled(source) && !existsSync(join(dist, outputOf(source))))) {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
-  }
-  // First, since a step below loads compiled code, which reads them.
-  for (const source of sources.filter((name) => !isBundled(name) && !/\.tsx?$/.test(name))) {
-    const to = join(dist, outputOf(source));
-    mkdirSync(dirname(to), { recursive: true });
-    cpSync(join(root, source), to);
   }
   const compiled = compile(root).then(async (isDone) => isDone && (await replaceOutputs(sources)));
   const steps = [
@@ -110,6 +113,31 @@ export async function build() {
   ];
   if (!(await Promise.all(steps)).every(Boolean)) return false;
   writeFileSync(stampFile, stamp);
+  return true;
+}
+
+/** Writes the sources of the library's clients, from what the routes say before they are compiled. */
+async function writeClients() {
+  const module = join(dist, '.client-operations.mjs');
+  // Where the scripts are that the routes' modules read.
+  const place = pathToFileURL(join(dist, 'src/redis/scripts.js'));
+  const options = [
+    '--bundle',
+    '--packages=external',
+    '--platform=node',
+    '--format=esm',
+    '--log-level=warning',
+  ];
+  const define = `--define:import.meta.url="${place}"`;
+  if (!(await run('esbuild', [join(root, clients.entry), ...options, define, `--outfile=${module}`])))
+    return false;
+  const print = `import('${pathToFileURL(module)}').then((it) => console.log(JSON.stringify(it.writtenSources())))`;
+  const sources = JSON.parse(execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
+  for (const [name, source] of Object.entries(sources)) {
+    const path = join(root, clients.folder, name);
+    const format = [join(root, 'node_modules/.bin/biome'), ['format', `--stdin-file-path=${path}`]];
+    writeFileSync(path, execFileSync(...format, { cwd: root, input: source }));
+  }
   return true;
 }
 

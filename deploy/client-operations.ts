@@ -1,5 +1,14 @@
-// Writes the types of the library's clients from the OpenAPI documents of a service: for each operation what it takes and what it
-// answers, and its method and path. A test compares the files in the repository with what this makes of a running service.
+// Makes the types of the library's clients from the OpenAPI documents of the service: for each operation what it takes and what it
+// answers, and its method and path. build.mjs writes them before it compiles the library; the repository does not have them.
+
+import { adminApiRoutes } from '../src/http/endpoints/admin-api.js';
+import { deletionRoutes } from '../src/http/endpoints/deletion.js';
+import { accountDeletionRoute } from '../src/http/endpoints/deletion-submission.js';
+import { exportPart, exportRoutes } from '../src/http/endpoints/user-export.js';
+import { suppressionPart, suppressionRoutes } from '../src/http/endpoints/user-suppression.js';
+import { deletionPart } from '../src/http/openapi/deletion.js';
+import { type OpenApiPart, openApiDocument } from '../src/http/openapi/document.js';
+import type { Route } from '../src/http/protocol/server.js';
 
 type Schema = Readonly<Record<string, unknown>>;
 type Parameter = {
@@ -29,6 +38,21 @@ type Client = {
   readonly has: (path: string, operation: Operation) => boolean;
 };
 
+/** The library's files by name, as the service's routes document themselves, whatever the service works with. */
+export function writtenSources(): Readonly<Record<string, string>> {
+  const nothing = {} as never;
+  const ofDeletion = [...deletionRoutes(nothing), ...suppressionRoutes(nothing), ...exportRoutes(nothing)];
+  return operationsSources(
+    documentOf([deletionPart, suppressionPart, exportPart], ofDeletion),
+    documentOf([], [...adminApiRoutes(nothing), accountDeletionRoute(nothing, nothing)]),
+  );
+}
+
+/** The document as its readers get it. */
+function documentOf(parts: readonly OpenApiPart[], routes: readonly Route[]): OpenApiDocument {
+  return JSON.parse(JSON.stringify(openApiDocument('', parts, routes))) as OpenApiDocument;
+}
+
 /** The sources of the library's files by name. Types are apart, so that no source map has them. */
 export function operationsSources(
   publicDocument: OpenApiDocument,
@@ -57,7 +81,7 @@ export function operationsSources(
   };
 }
 
-const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service; a test says how to write it again.`;
+const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service.`;
 
 /** The types, with those objects and lists of words once that are there several times and longer than a line. */
 function withShared(types: string): string {
