@@ -1,6 +1,6 @@
--- Keeps a line of the audit log until ClickHouse has it. One step with the look at the epoch: a Redis that was emptied
--- forgets what is written into it when its state is loaded. An account's lines never take more than is left: while ClickHouse is away, one
--- account's actions must not use up the room of all others.
+-- Keeps a line of the audit log until ClickHouse has it. Checks the epoch in the same step, since what is written into an emptied Redis is
+-- forgotten when its state is loaded. An account may have no more waiting lines than there is room left for others: while ClickHouse is
+-- away, one account's actions must not use up the room of all.
 --
 -- KEYS  1  epoch   2  lines that ClickHouse does not have yet (hash)   3  how many of them each account has (hash)
 -- ARGV  1  name of the line   2  the line   3  how many lines may wait; 0: any number   4  the account, or empty

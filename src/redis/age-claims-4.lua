@@ -14,8 +14,8 @@
 --      number: keys of segments up to it may be forgotten; 0 if none ever was), keys_forgotten_s (Redis's clock then),
 --      keys_generation (of the index), receipts_minute (when receipts were last asked for)
 --   2  claims (hash of buckets)
---   3  minutes of the clock (sorted set), each by the last number when the clock reached it, as far back as segments
---      are not in the index
+--   3  minutes of the clock of claims (sorted set, scored by the last segment number when the clock reached the minute), as far
+--      back as the index lacks segments
 --   4  answers (hash): "<sequence> <minute> <answer>" of each process's last commit
 -- ARGV
 --   1  milliseconds that passed for the caller since its last call   2  milliseconds that a call may move the clock at most
@@ -82,7 +82,7 @@ if forgot then
   wants_index = wants_index or minute - unindexed_from > unindexed_minutes_max
     or tonumber(indexed_to) < tonumber(forgotten_to) or not state[11]
 end
--- For receipts too, which have to look at all rows that are not indexed: for a day after the last one, each minute.
+-- Receipts have to read all rows that are not indexed. So for a day after the last request for receipts, segments are indexed each minute.
 if minute - tonumber(state[12] or '-1440') < 1440 then wants_index = wants_index or minute - unindexed_from > 1 end
 
 -- 3. What has expired.

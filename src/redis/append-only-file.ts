@@ -1,5 +1,5 @@
-// Redis keeps deleted data in its append-only file until it rewrites the file. After deletions every server is asked to
-// rewrite it, at most every half minute. Replicas, for which no deletion waits, empty their slow logs then too.
+// Redis keeps deleted data in its append-only file until it rewrites the file. After deletions every server is asked to rewrite it, at most
+// every half minute. The servers' slow logs are emptied too then, since deletions do not wait for replicas to empty theirs.
 
 import type { Log } from '../log.js';
 import { type Redis, serversOf } from './client.js';

@@ -2,7 +2,7 @@
 -- requests that come at the same time cannot exceed a bound.
 --
 -- KEYS  1  the pairing (hash)   2  its code   3  all waiting pairings (sorted set by end, ms)
---       4  the environment's (the same)   5  the address's (the same)
+--       4  those of the environment (the same)   5  those of the address (the same)
 -- ARGV  1  id of the pairing   2  app_id   3  code   4  digest of the address   5  lifetime in ms
 --       6  waiting pairings at most   7  of the environment   8  of the address
 -- Returns 1, or, with nothing written: 0 the code is taken, -1 too many of the environment, -2 too many of

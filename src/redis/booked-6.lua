@@ -6,7 +6,7 @@
 --       5  sums for good (hash)        6  the minute's log
 -- ARGV  1  epoch of the deployment      2  the minute, since 1970        3  lifetime of the sums in ms
 --       4  bytes of the log that ClickHouse has, or 0    5  accepted records in it    6…  field, value …
--- Cost in commands: 10, + 3 for each field.
+-- Returns 1; nil when this Redis is not that deployment's. Cost in commands: 10, + 3 for each field.
 
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return nil end
 for i = 6, #ARGV, 2 do

@@ -1,9 +1,9 @@
 -- Suppresses or frees users of an account, in pieces: each call does a bounded amount of work and returns how far it got. A call is one
 -- step, so that its names, its version and the change that informs API processes and ClickHouse agree.
 --
--- A name is the keyed hash of an identity or user_id, and holds in all environments; "<hash>@<app_id>" holds in one. Each
--- name has roots: the names because of which it is suppressed. A name that was asked for is its own root, written "-". The root
--- "+<name>" stands for an anonymous user who was identified as a suppressed one: anybody may cause such names, so they have bounds
+-- A name is the keyed hash of an identity or user_id, and holds in all environments; "<hash>@<app_id>" holds in one. Each name has roots:
+-- the names because of which it is suppressed. A name that was asked for is its own root, written "-". A root "+<root>" says that the name
+-- is that of an anonymous user who was identified as a user suppressed because of <root>. Anybody may cause such names, so they have bounds
 -- of their own. A name is free when it has no root left. The root itself goes last, so an interrupted call can be repeated.
 --
 -- KEYS  1  epoch   2  state of all suppressions (hash): version, mirrored, changes_from, users:<account>, and
@@ -13,10 +13,11 @@
 -- ARGV  1  epoch of the deployment   2  account   3  "suppress", "join" or "free"   4  names that an account may have
 --       5  changes to keep   6  roots that a name may have, beside "-"   7  "+" names of one root   8  "+" names of an account
 --       9  work that a call does: names and roots that it looks at   10…  to suppress: name and root each.
---          To join: the user_id's name in its environment, and the name of the identity. To free: names; then, until it says that
---          no root is left, nothing
--- Returns the version by which it is as was asked, how many arguments are done, and how many pairs are new ("suppress"), had no
--- room ("join"), or roots are left to free ("free"); "full" if the account has no room, and nothing is changed; nil when this is another deployment's Redis.
+--          To join: the user_id's name in its environment, and the name of the identity. To free: names; then no names, in as many
+--          calls as it takes until no root is left
+-- Returns the version from which on the request holds, how many arguments are done, and a count: to suppress the pairs that are new, to
+-- join those that had no room, to free the roots that are left to free. Returns "full", with nothing changed, if the account has no room;
+-- nil when this is another deployment's Redis.
 
 local epoch_key, state_key, changes_key, names_key, by_root, freeing_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local epoch, account, action, names_max, changes_kept = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -36,7 +37,7 @@ local function is_only_joined(entry)
   return entry.count > 0 and entry.joined == entry.count
 end
 
--- The names that are touched, as they are to be: since when, and a list of roots.
+-- The names that this call touches, as they are to be written: since when they are suppressed, and their roots.
 local known = {}
 local function read(name)
   if known[name] then return known[name] end
@@ -179,7 +180,7 @@ for name, entry in pairs(known) do
     end
   end
 end
-local function told(pairs_of)
+local function text_of(pairs_of)
   local words = {}
   for i, pair in ipairs(pairs_of) do words[i] = pair[1] .. '|' .. pair[2] end
   return table.concat(words, ' ')
@@ -192,7 +193,7 @@ for _, pair in ipairs(removed) do
 end
 call('HINCRBY', state_key, 'users:' .. account, users)
 if new_joined ~= 0 then call('HINCRBY', state_key, 'joined:' .. account, new_joined) end
-local lines = { since .. ' ' .. account, told(added), told(removed), table.concat(freed, ' ') }
+local lines = { since .. ' ' .. account, text_of(added), text_of(removed), table.concat(freed, ' ') }
 call('ZADD', changes_key, since, table.concat(lines, '\n'))
 call('HSET', state_key, 'version', since)
 

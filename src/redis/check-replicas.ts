@@ -3,7 +3,10 @@
 import { mastersOf, type Redis, serversOf } from './client.js';
 import { countReplicas } from './replicas.js';
 
-/** What is wrong, in sentences; nothing without replicas to wait for. A server that does not show its settings is taken to be right. */
+/**
+ * What is wrong, in one sentence for each fault; none if no replicas have to confirm. A server that hides its settings is assumed to be set
+ * up right.
+ */
 export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<readonly string[]> {
   if (replicasAck === 0) return [];
   const servers = await serversOf(redis);
@@ -32,7 +35,7 @@ export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<read
         ...((syncs ?? 'always') === 'always'
           ? []
           : [`${who} confirms writes that a power cut can lose: set appendfsync always there`]),
-        // Each may become the primary and be cut off.
+        // Any server may become the primary and then be cut off.
         ...(Number(writesWith ?? 1) > 0
           ? []
           : [`${who} would accept writes while it is cut off: set min-replicas-to-write 1 there`]),
@@ -42,7 +45,7 @@ export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<read
   return faults.flat();
 }
 
-/** Logs them. */
+/** Logs what is wrong. */
 export async function warnOfReplicas(
   redis: Redis,
   replicasAck: number,

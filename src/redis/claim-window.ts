@@ -15,7 +15,7 @@ export type ClaimAgingOptions = {
   readonly shard: number;
   /** The byte budget of the shard. */
   readonly claimBytesMax: number;
-  /** A steady clock in milliseconds, which never jumps; only differences count. */
+  /** A monotonic clock in milliseconds; only differences count. */
   readonly clockMs?: () => number;
 };
 
@@ -42,7 +42,7 @@ export function createClaimAging(options: ClaimAgingOptions): () => Promise<Clai
   let lastMs = clockMs();
   return async () => {
     const windowMinutes = await readWindow(redis, shard, claimBytesMax);
-    // The time from one sending to the next, including calls that fail: the sum is never more than the time that passed.
+    // Measured from one call to the next, including calls that fail. So the sum is never more than the time that passed.
     const nowMs = clockMs();
     const passedMs = Math.max(0, Math.floor(nowMs - lastMs));
     lastMs = nowMs;

@@ -27,7 +27,7 @@ const retryMs = (attempt: number) => Math.min(50 * attempt, 500);
 const shared: RedisOptions = {
   lazyConnect: false,
   connectTimeout: 1_000,
-  // A connection that is given up is closed at once: its peer may never say that it is closed.
+  // A connection that is given up is closed at once, without waiting for its peer, which may never answer.
   disconnectTimeout: 1,
   retryStrategy: retryMs,
   // Otherwise a reconnect would run in-flight commands again: one INCR would count twice.
@@ -53,9 +53,9 @@ const withoutResending: ClusterOptions = {
 export function connectForCommits(address: RedisAddress, attemptMs: number, log: Log): Redis {
   const options = { ...shared, commandTimeout: 10 * attemptMs };
   // Only the connection to a silent node of a cluster is given up, so that commits of other shards go on. So on a cluster a process that
-  // was paused gives up on replies that it has not looked at, and answers `unknown`.
+  // was paused gives up on replies that it has not read yet, and answers `unknown`.
   const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
-  // A primary behind sentinels that answers nothing is given up too: another one may have taken over.
+  // A silent primary behind sentinels is given up too: another one may have taken over.
   const silentMsMax = address.redisSentinels === undefined ? {} : { socketTimeout: 2 * attemptMs };
   // Commits do not follow redirections to a server that took over: the state has to be made that server's first (take-over.ts).
   const redirected = (address.redisReplicasAck ?? 0) > 0 ? { maxRedirections: 0 } : {};
@@ -100,18 +100,18 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
     retryStrategy: retryMs,
     maxRetriesPerRequest: null,
   };
-  // Without the library's check whether the cluster is well: when that fails, its `connect()` never settles. BullMQ awaits it, and
-  // would never ask for jobs again. A cluster that is not well refuses commands, which BullMQ repeats.
-  // Sentinels tell at once that another server has taken over: a blocking command is silent for long anyway.
+  // The library's health check of a cluster is off: when it fails, `connect()` never settles, so BullMQ, which awaits it, would never ask
+  // for jobs again. Without it an unhealthy cluster refuses commands, which BullMQ repeats. `failoverDetector`: sentinels announce at once
+  // that another server has taken over. Silence does not show it, since a blocking command is silent for long anyway.
   return withSureInfo(
     open(address, { ...options, failoverDetector: true }, { enableReadyCheck: false }, log),
   );
 }
 
 /**
- * BullMQ asks each of its connections once with INFO which Redis it has, and a connection whose question fails serves no job ever
- * again. A cluster sends a command without a key to any node, perhaps to a silent one. So whichever master answers first does, and
- * as long as none does they are asked again. Holds for the copies that BullMQ makes of the connection.
+ * BullMQ asks once over each of its connections, with INFO, which Redis it has. If that fails, the connection never serves a job again. A
+ * cluster sends a command without a key to any node, perhaps to a silent one. So INFO is sent to all masters, again and again until one
+ * answers. The copies that BullMQ makes of the connection do the same.
  */
 function withSureInfo(connection: Redis): Redis {
   const info = connection.info.bind(connection) as (...args: unknown[]) => Promise<string>;
@@ -122,7 +122,7 @@ function withSureInfo(connection: Redis): Redis {
   const askOrEnd = () => ask().catch(() => (connection.status === 'end' ? '\n' : ''));
   const sureInfo = () => untilTrue(askOrEnd, { everyMs: 500, msMax: Number.POSITIVE_INFINITY });
   return Object.assign(connection, {
-    // With a callback it is the library itself that asks, whether a connection is ready.
+    // A call with a callback comes from the library itself, which checks whether a connection is ready.
     info: (...args: unknown[]) => (args.length === 0 ? sureInfo() : info(...args)),
     duplicate: (...args: unknown[]) => withSureInfo(duplicate(...args)),
   });

@@ -22,7 +22,7 @@
 --       the lines of the ledger that count its plain records, and those with a claim
 -- Returns one string:
 --   "e"  this Redis is not that deployment's, or its registry was loaded since the environments were found
---   "x"  the commit is older than the last one and not repeated
+--   "x"  the process has made a later commit since, so what became of this one is no longer known
 --   "o"  the backlog is full                    "v<version>"  the shard has this newer version of the suppressions; nothing is
 --                                                             stored, now or by a later copy of this commit
 --   "*"  every record is stored, as nearly always
@@ -87,7 +87,7 @@ local now_ms = math.floor(now_us / 1000)
 local claim_clock_us = tonumber(state[9] or now_us)
 local claim_minute = math.floor(claim_clock_us / 60000000)
 
--- Many fields of one hash cost a seventh of as many keys. Lua can pass only some thousand at once.
+-- Reading many fields of one hash costs a seventh of reading as many keys. Lua can pass only a few thousand arguments at once.
 local fields_max = 1000
 
 local function read_fields(key, fields, command)
@@ -108,14 +108,14 @@ local function write_fields(key, pairs_of, command)
   end
 end
 
--- 2. Rate limits: for each limited user or environment a packed log: a sum, then entries, oldest first, each a time in ms and the sum
--- with that entry, all modulo 2^32. So what counts is the last sum less the one before the first entry that counts, and a log
--- without its first entries begins at the sum of the last of them. A hash holds the logs that were written within one generation,
--- which is as long as an entry counts. So every entry that counts is in the hash of this generation or the previous one.
+-- 2. Rate limits. Each limited user or environment has a packed log: a first sum, then entries, oldest first, each a time in ms and the sum
+-- up to this entry, all modulo 2^32. The used amount is the last sum minus the sum before the first entry that still counts. When the first
+-- entries are dropped, the sum of the last dropped one becomes the first sum. A hash holds the logs that were written within one
+-- generation, which is as long as an entry counts. So every entry that counts is in the hash of this generation or of the previous one.
 
 local sum_bytes, entry_bytes, modulus = 4, 8, 4294967296
 local kinds, kind_of_log, logs, log_starts, log_times, log_sums, log_used, log_added, at = {}, {}, {}, {}, {}, {}, {}, {}, nil
--- What all groups together would add to each log, and the least that one of them allows.
+-- What all groups together would add to each log, and the least maximum of any group.
 local log_costs, log_maxes = {}, {}
 
 -- Limited callers wait for time to pass, so after Redis's clock was set back this clock goes on from where it was.
@@ -124,7 +124,7 @@ local limit_clock_ahead_us = math.max(tonumber(state[8] or '0'), limit_clock_us 
 local limit_now_us = time_us + limit_clock_ahead_us
 local limit_now_ms = math.floor(limit_now_us / 1000)
 
--- For logs whose entries count equally long: logs with other windows may be in the same hash.
+-- The key of the hash for logs whose entries count for the same time; their windows may differ.
 local function generation_key(kind, generation)
   return string.format('%slimit_sums:%d:%.0f', prefix, kind.keeps_ms, generation)
 end
@@ -164,7 +164,7 @@ for _, kind in pairs(kinds) do
   end
 end
 
--- Finds where a log begins that has only the entries that count, its last sum, and what they sum up to.
+-- Reads a log: where it begins without the entries that no longer count, the time and sum of its last entry, and the used amount.
 local function sum_up(i)
   local log, keeps_ms, start = logs[i], kind_of_log[i].keeps_ms, 1
   log_added[i] = log_added[i] or 0
@@ -176,12 +176,12 @@ local function sum_up(i)
     if start == last then break end
     time_ms, sum = unpack_struct('>I4I4', log, start + sum_bytes)
   end
-  -- The time before the last sum belongs to its entry, unless none is left.
+  -- The last entry: its time and sum.
   log_times[i], log_sums[i] = unpack_struct('>I4I4', log, last - sum_bytes)
   log_starts[i], log_used[i] = start, (log_sums[i] - before) % modulus
 end
 
--- Milliseconds to wait until `cost` more fit; 0 when they fit now.
+-- Milliseconds to wait until there is room for `cost` more; 0 if there is room now.
 local function wait_for_room(i, cost, max)
   if not log_used[i] then sum_up(i) end
   local kind, left = kind_of_log[i], max - cost - log_added[i]
@@ -195,7 +195,7 @@ local function wait_for_room(i, cost, max)
   return kind.keeps_ms
 end
 
--- The log with the entries of this commit, without the ones that have left the window.
+-- The log with what this commit adds, and without the entries that have left the window.
 local function renewed_log(i)
   local log, kind, added = logs[i], kind_of_log[i], log_added[i]
   if log == '' then
@@ -218,16 +218,17 @@ end
 -- whole, which drops expired entries; with few entries that costs less than a command per claim. Only age-claims-4.lua decides
 -- which entries have expired; it also removes them from buckets that are not written.
 --
--- Everybody can compute ids, and so find keys whose ids share a bucket: a thousand more in a bucket of 64,000 took 0.6 s. So a bucket
--- takes only as many entries as keys that were not chosen do not fill. The claims beyond are apart, in a sorted set, each id by 256 times
--- its minute, plus its fingerprint. Such a bucket ends with a mark: an entry of zeros, but for the minute of its last claim that is apart.
+-- Anybody can compute ids, and so choose keys whose ids share a bucket: adding a thousand to a bucket of 64,000 took 0.6 s. So a bucket's
+-- size is bounded, at a size that keys which nobody chose do not reach. Further claims are apart: in a sorted set of ids, scored by 256
+-- times the minute, plus the fingerprint. Such a bucket ends with a mark: an entry of zeros except for the minute of its last claim that is
+-- apart.
 
 local claims_key = prefix .. 'claims'
 local apart_key, apart_mark, bucket_bytes_max = claims_key .. '_apart', string.rep('\0', 14), 2048
--- What a claim takes of the byte budget when it is apart, in claims.
+-- How many other claims a claim that is apart counts as in the byte budget.
 local apart_weight = 4
 local bucket_count = tonumber(state[5])
--- Until that script has run, nothing has expired.
+-- Until age-claims-4.lua has run, nothing has expired.
 local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
 local minute_bytes = pack_struct('>I2', claim_minute % 65536)
 local ids, prints, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, {}, 0
@@ -332,11 +333,11 @@ end
 
 -- Joins the user of a record, if there is room.
 local function join(i)
-  local its = joins[i]
-  if joined_count >= joined_max or wait_for_room(its.log, 1, its.max) > 0 then return end
-  log_added[its.log] = log_added[its.log] + 1
+  local joining = joins[i]
+  if joined_count >= joined_max or wait_for_room(joining.log, 1, joining.max) > 0 then return end
+  log_added[joining.log] = log_added[joining.log] + 1
   joined_count, joined[names[i]] = joined_count + 1, true
-  new_joins[#new_joins + 1], new_joins[#new_joins + 2] = names[i], its.value
+  new_joins[#new_joins + 1], new_joins[#new_joins + 2] = names[i], joining.value
 end
 
 -- 5. Decide every group, in order, or all at once if there is room for all. The outcomes are counted by environment, table and letter,
@@ -352,8 +353,8 @@ end
 -- and all records where each is stored.
 local counted = { s = {}, r = {}, d = {}, k = {}, u = {} }
 local next_id, next_name = 1, 1
--- Whether every limit has room for all, and whether every record is stored. `claimed`: the letters of claims that were made before the
--- runs were read.
+-- Whether every limit has room for all groups, and whether every record is stored. `claimed`: the letters of ids that were claimed before
+-- the runs were read.
 local fits, all_stored, claimed = nil, false, {}
 
 -- Whether all records of the runs packed from here are repeats.

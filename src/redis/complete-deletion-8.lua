@@ -1,7 +1,7 @@
--- Marks a deletion request complete: stores its document with the evidence, removes its targets, and records that its account
--- wants a callback. One step, so that a crash loses no callback. May be called again, and never reopens a completed request. ClickHouse
--- has the document already: a Redis that is emptied right afterwards must come back with what callers were answered. If another worker
--- has completed it, with its own document, that one is copied again after this one.
+-- Marks a deletion request complete: stores its document with the evidence, removes its targets, and records that its account wants a
+-- callback. One step, so that a crash loses no callback. May be called again, and never reopens a completed request. The caller has already
+-- copied the document to ClickHouse, so that a Redis that is emptied right afterwards comes back with what callers were answered. If
+-- another worker has completed the request with its own document, that document is copied again, over the caller's.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  targets of the request
 --       4  present while the append-only file has to be rewritten   5  requests with a callback that is due (set)

@@ -13,7 +13,7 @@ local table_name, number, length_was, compressed = ARGV[1], ARGV[2], tonumber(AR
 if not redis.call('ZSCORE', segments_key, table_name .. ':' .. number) then return 0 end
 local open = redis.call('HGET', state_key, 'open.' .. table_name)
 if open and string.match(open, '^(%d+) ') == number then return -1 end
--- Removing rows leaves fewer bytes, and a compressed form does not begin as rows do.
+-- If rows were removed since, the segment is shorter; if it was compressed since, it begins with z, as rows never do.
 if redis.call('STRLEN', segment_key) ~= length_was then return 0 end
 if redis.call('GETRANGE', segment_key, 0, 0) == 'z' then return 0 end
 redis.call('SET', segment_key, compressed)

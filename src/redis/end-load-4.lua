@@ -1,7 +1,7 @@
 -- Ends a load: from now on Redis holds the deployment. Refuses a caller that has lost the right to load, since what it
 -- wrote may be gone, or older than what another process wrote.
 --
--- KEYS  1  epoch   2  nonce of the loading process   3  documents (hash)   4  wish to rewrite the append-only file
+-- KEYS  1  epoch   2  nonce of the loading process   3  documents (hash)   4  present while the append-only file has to be rewritten
 -- ARGV  1  nonce of the caller   2  epoch of the deployment   3  key of its document
 --       4  "restored" if the append-only file may still hold deleted data, else empty
 -- Returns 1; nil when this Redis does not hold what the caller loaded.

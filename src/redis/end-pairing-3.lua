@@ -1,7 +1,7 @@
 -- Ends a waiting or live pairing of an environment and removes everything of it. May be called again.
 --
 -- KEYS  1  the pairing (hash)   2  all waiting pairings (sorted set)   3  all live pairings (sorted set)
---       The prefix of the keys of its code and of its other places is the pairing's.
+--       Its code and its entries in other sets have keys with the same prefix as the pairing.
 -- ARGV  1  id of the pairing   2  app_id
 -- Returns 1 when there was one, else 0. Cost in commands: 7.
 

@@ -2,7 +2,7 @@
 -- may enter the same code. One step, so that the pairing cannot end in between.
 --
 -- KEYS  1  the code   2  all waiting pairings (sorted set)   3  all live pairings (sorted set by end, ms)
---       The prefix of the keys of the pairing is the code's.
+--       The pairing's keys have the same prefix as the code's.
 -- ARGV  1  ms that it lives without being renewed   2  ms that it lives at most
 -- Returns the id of the pairing, its app_id and the ms that it lives at most, or nil if no pairing has this
 -- code. Cost in commands: 11.

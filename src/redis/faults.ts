@@ -1,4 +1,4 @@
-// The one place where the faults of Redis get a kind. Redis gives its errors no code but the first word of their text.
+// Classifies the faults of Redis, in this place only. Redis's errors have no code except the first word of their text.
 
 import { ReplyError } from '../packages/ioredis.js';
 import { NotOnReplicas } from './replicas.js';
@@ -13,10 +13,10 @@ export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'not
 
 const refusals =
   /^(?:MISCONF|LOADING|READONLY|NOREPLICAS|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/;
-/** What a cluster's client says of any error where it may follow no redirection. */
+/** What a cluster's client puts before any error when it may not follow redirections. */
 const unfollowed = /^Too many Cluster redirections\. Last error: (?<reply>ReplyError: )?(?:Error: )?/;
 
-/** What kind of fault the rejection of a command is. */
+/** The kind of fault for which a command was rejected. */
 export function classifyRedisFault(error: unknown): RedisFault {
   const text = error instanceof Error ? error.message : '';
   const last = unfollowed.exec(text);

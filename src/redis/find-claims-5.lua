@@ -1,19 +1,19 @@
 -- Says which idempotency keys of an environment Redis remembers, for receipts, and where their records can be. One step: a key is
 -- claimed in the step that appends its record, so a segment that is not outstanding here is stored. Counts the keys towards what the
--- environment may ask in a second, and records that receipts are wanted: workers then keep the index of keys recent (age-claims-4.lua).
+-- environment may ask in a second, and records that receipts are wanted: workers then keep the index of keys up to date (age-claims-4.lua).
 --
 -- KEYS
 --   1  state of the shard (hash)   2  outstanding segments (sorted set)   3  claims (hash of buckets, see commit-3.lua)
---   4  minutes of the clock of claims (sorted set), each by the last number when the clock reached it
+--   4  minutes of the clock of claims (sorted set, scored by the last segment number when the clock reached the minute)
 --   5  keys that the environment asked about in this second; it expires
 -- ARGV
 --   1  epoch of the deployment   2  13 bytes of each event id, at most 1000 of them   3  keys that may be asked about in a second
 -- Returns nil when this Redis is not that deployment's; the milliseconds to wait when there is no room; else a list:
---   1  of each key in 4 hexadecimal digits the minutes since it was claimed and 1, or 0 if it is not claimed
+--   1  4 hexadecimal digits for each key: the minutes since it was claimed, plus 1; 0 if it is not claimed
 --   2  an age: the segments of older claims are all stored
 --   3  an age: the keys of older claims are all in the index
 --   4  the segments of the other claims are above this number   5  and up to this one
---   6  the index has the keys of segments up to this number; if it does not, it is being made
+--   6  the index has, or is being given, the keys of segments up to this number
 -- Cost in commands: 9, + 2 log2 of the minutes, + 1 for each key that may be apart from its bucket; for a thousand keys 1 ms.
 
 local state_key, segments_key, claims_key, minutes_key, asked_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -51,7 +51,7 @@ for i = 1, count do
 end
 local buckets = call('HMGET', claims_key, unpack(fields))
 
--- The age of claims whose segments are above a number, if they are not older: all older ones are up to it.
+-- The age up to which claims may have segments above this number. The segments of all older claims are up to it.
 local function age_up_to(number)
   local reached = call('ZREVRANGEBYSCORE', minutes_key, number, '-inf', 'LIMIT', 0, 1)[1]
   return reached and minute - tonumber(reached) or 65536

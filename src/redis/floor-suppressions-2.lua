@@ -1,5 +1,5 @@
--- Raises the version of the suppressions to one that a shard knows. On a cluster a master may lose its last second, and with
--- it a version that another one has kept; API processes could then never reach it.
+-- Raises the version of the suppressions to one that a shard knows. On a cluster the registry's master may lose its last second, and with
+-- it a version that the master of a shard still has. API processes could then never reach that version.
 --
 -- KEYS  1  epoch   2  state of all suppressions (hash)
 -- ARGV  1  epoch of the deployment   2  version that a shard knows

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Forgets which deletions an export has waited for, once all of them are over: each look at the export would ask for them again, and they
--- may be thousands. Allowed when Redis is full, since it makes room.
+-- Forgets which deletions an export has waited for, once all of them are over. Otherwise each reading of the export would look them up
+-- again, and there may be thousands. Allowed when Redis is full, since it makes room.
 --
 -- KEYS  1  the export's request: a line with the ids of the deletions, and the document
 -- Returns 1; 0 when the export has ended.

@@ -1,5 +1,5 @@
--- Forgets anonymous users that a shard's commits have joined to suppressed ones, once the shard refuses commits that do not know
--- them otherwise. A user who was joined again under another name meanwhile stays.
+-- Forgets anonymous users that a shard's commits have joined to suppressed ones, once the shard accepts only commits of processes that know
+-- them from the list of suppressions. A user who was joined again under another name meanwhile stays.
 --
 -- KEYS  1  state of the shard (hash)   2  joined users of the shard (hash)
 -- ARGV  name and value in turn, as they were read

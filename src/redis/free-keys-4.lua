@@ -3,9 +3,9 @@
 -- goes to a later segment than its first record, else both would count as that segment's own. One step: a commit in between would
 -- be decided by claims that are not noted as forgotten.
 --
--- Segments up to the last number were accepted by the claims that are forgotten now. So they need of the index no more than
--- before, and do not wait for each other until the index has them all: `keys_freed_to` is that number, and `keys_forgotten_before`
--- how far keys had been forgotten by then, by an earlier call too.
+-- Segments up to the last number were accepted by the claims that are forgotten now. So they need no more of the index than before, and do
+-- not wait until it has all of them. `keys_freed_to` is that number. `keys_forgotten_before` says how far keys had been forgotten before,
+-- perhaps by an earlier call.
 --
 -- KEYS  1  state of the shard (hash)   2  claims (hash)   3  claims by minute (hash)   4  minutes of the clock (sorted set)
 -- ARGV  1  epoch of the deployment   2  generation of the index

@@ -1,6 +1,6 @@
--- Stores a token's hash with what the token stands for, unless the key or its account already has the maximum of tokens. So
--- minting cannot fill Redis, and no issued token ends before its time. The tokens of the account include those of keys that were
--- revoked or replaced: they open nothing any more, but take memory until their time.
+-- Stores a token's hash with what the token stands for, unless the key or its account already has the maximum of tokens. So minting cannot
+-- fill Redis, and no issued token ends before its time. The tokens of the account include those of keys that were revoked or replaced: they
+-- are no longer valid, but take memory until they expire.
 --
 -- KEYS  1  the token   2  live tokens issued for the same API key (sorted set, by the ms since 1970 when they end)
 --       3  tokens issued for the account (hash, how many in each minute since 1970)

@@ -27,11 +27,11 @@ export const shardKeys = {
   segment: (shard: number, segment: Segment) => `${shardTag(shard)}:segment:${memberOf(segment)}`,
   /** Hash of buckets of claims. */
   claims: (shard: number) => `${shardTag(shard)}:claims`,
-  /** Sorted set of the claims for which their buckets have no room. The scripts add to the key of the buckets. */
+  /** Sorted set of the claims for which their buckets have no room. The scripts derive this key from that of the buckets. */
   claimsApart: (shard: number) => `${shardTag(shard)}:claims_apart`,
   /** Hash of claims by minute, from which the window is computed. */
   claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
-  /** Sorted set of minutes of the clock of claims, each by the last number when the clock reached it. */
+  /** Sorted set of minutes of the clock of claims, scored by the last segment number when the clock reached the minute. */
   claimMinutes: (shard: number) => `${shardTag(shard)}:claim_minutes`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
@@ -95,8 +95,8 @@ export const registryKeys = {
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
   /**
-   * The same members, in the order of their texts. Whatever adds or removes a pending request does so in both; only a request that was
-   * hidden is not here while it completes.
+   * The same members, in the order of their texts. Whatever adds or removes a pending request does so in both sets, except that a request
+   * which was hidden does not come back here while it completes.
    */
   pendingDeletionsByAccount: '{registry}:deletions_pending_by_account',
   /**
@@ -105,13 +105,13 @@ export const registryKeys = {
    */
   deletionWeights: '{registry}:deletion_weights',
   /**
-   * Sorted set like the pending requests': those whose users no query shows any more. Workers of version 1.0.0, which do not count masked
+   * Sorted set like `pendingDeletions`: requests whose users no query shows any more. Workers of version 1.0.0, which do not count masked
    * rows, must not complete them.
    */
   hiddenDeletions: '{registry}:deletions_hidden',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
   deletionsAwaitingTargetCopy: '{registry}:deletions_unkept',
-  /** Sorted set like the pending requests': requests that can never be carried out, until an administrator ends them. */
+  /** Sorted set like `pendingDeletions`: requests that can never be carried out, until an administrator ends them. */
   lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */
   unmirroredDeletions: '{registry}:deletions_unmirrored',
@@ -147,7 +147,7 @@ export const registryKeys = {
   deletionRound: '{registry}:deletion_round',
   /** Present for a while after the account has asked for rows to be erased at once. */
   erasureAsked: (accountId: string) => `{registry}:erasure_asked:${accountId}`,
-  /** Hash of an account's deletions that a second person has to confirm, by keyed hashes of their lists. They name no user, and end. */
+  /** Hash of an account's deletions that a second person has to confirm, by keyed hashes of their lists. They name no user, and expire. */
   deletionProposals: (accountId: string) => `{registry}:deletion_proposals:${accountId}`,
   /** Present for a while after a pass that erases masked rows has begun, the longer the more it costs. */
   erasureRest: '{registry}:erasure_rest',
@@ -192,7 +192,7 @@ export const registryKeys = {
   token: (hash: string) => `{registry}:token:${hash}`,
   /** Sorted set of the live tokens that were issued for a key. */
   liveTokens: (keyHash: string) => `{registry}:live_tokens:${keyHash}`,
-  /** Hash: how many tokens were issued for an account in each minute, as far as they may be live. */
+  /** Hash: how many tokens were issued for an account in each minute, as long as they may be live. */
   issuedTokens: (accountId: string) => `{registry}:issued_tokens:${accountId}`,
   tokenFailures: (digest: string) => `{registry}:token_failures:${digest}`,
   statusRequests: (digest: string) => `{registry}:status_requests:${digest}`,
@@ -202,11 +202,11 @@ export const registryKeys = {
   sessionsOf: (personId: string) => `{registry}:sessions_of:${personId}`,
   /** Counts how often sessions were ended before their time, so that processes notice it. */
   sessionEndings: '{registry}:session_endings',
-  /** A sign-in by the provider that is used up, as long as its cookie is good. */
+  /** Marks a sign-in by the provider as used, as long as its cookie is valid. */
   usedSignOn: (hash: string) => `{registry}:sign_on:${hash}`,
-  /** Counts those from a network who were not let in. It expires. */
+  /** Counts the refused sign-ins from a network. It expires. */
   signOnRefusals: (digest: string) => `{registry}:sign_on_refusals:${digest}`,
-  /** Hash: wrong passwords of a person, browser or address, and when the next attempt may be looked at. It expires. */
+  /** Hash: wrong passwords of a person, browser or address, and when the next attempt may be checked. It expires. */
   signIns: (digest: string) => `{registry}:sign_ins:${digest}`,
   /** Hash of the processes that run now, on all hosts. */
   processes: '{registry}:processes',

@@ -63,7 +63,7 @@ export type LeaseOptions = LeaseTimes & {
   readonly from?: readonly string[];
   /** How long to wait for another process; not at all by default. */
   readonly waitMsMax?: number;
-  /** Whether `isHeld` takes it again if it has ended meanwhile and is free. */
+  /** Whether `isHeld` takes the lease again if it has ended meanwhile and is free. */
   readonly takesAgain?: boolean;
 };
 

@@ -5,7 +5,7 @@
 -- KEYS  1  state of the shard (hash)
 -- ARGV  1  epoch of the deployment   2  highest number that was given before   3  buckets for claims: a power of two
 --       4  nonce with which the caller reserved its numbers   5  version of the suppressions   6  version of the registry
---       7  number of the witness   8  the highest segment that ClickHouse had by then   9  how many records ever were stored
+--       7  number of the witness   8  the highest segment that ClickHouse had by then   9  how many records were ever stored
 -- Returns 1 if this call loaded the shard, 0 if it was loaded before; nil if the numbers that the caller reserved are
 -- gone: Redis was emptied, or another load has reserved numbers since.
 
@@ -22,7 +22,8 @@ if not loaded then
   redis.call('HSET', state_key, 'keys_forgotten_to', string.format('%.0f', number_floor), 'load', ARGV[4])
   -- What the ledger had not written yet is lost.
   redis.call('HDEL', state_key, 'ledger_since')
-  -- A Redis that was set aside still has answers of processes. What it lacks of theirs is known, and must not be noticed as a new loss.
+  -- A Redis that was set aside still has answers of processes. Which of their commits it lacks is known already, and must not count as a
+  -- new loss.
   redis.call('DEL', string.sub(state_key, 1, -6) .. 'answers')
 end
 -- API processes may have kept older suppressions in memory while Redis was empty.

@@ -6,7 +6,7 @@ import { mastersOf, type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
 import { countReplicas, hasReplicas } from './replicas.js';
 
-/** A server that is silent for longer has no figures, so that all others have theirs. */
+/** A server that is silent for longer is left out, so that the metrics of all others can be read. */
 const silentMsMax = 2_000;
 
 /** Undefined if there is no answer in time. */
@@ -20,7 +20,7 @@ export async function observeServers(redis: Redis): Promise<void> {
   const infos = await Promise.all(servers.map((server) => inTime(server.info('memory', 'persistence'))));
   for (const gauge of Object.values(redisServer)) gauge.reset();
   const counted = hasReplicas(redis) ? mastersOf(redis).map((master) => inTime(countReplicas(master))) : [];
-  // Of a silent master it is unknown, and worth the same alert.
+  // Of a silent master the number is unknown. It counts as 0, which is worth the same alert.
   const counts = (await Promise.all(counted)).map((count) => count ?? 0);
   redisReplicas.set(counts.length === 0 ? 0 : Math.min(...counts));
   redisTakeOvers.set(Number((await redis.hget(registryKeys.primary, 'take_overs')) ?? 0));

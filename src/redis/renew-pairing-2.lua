@@ -1,7 +1,7 @@
 -- Keeps a live pairing and its code for some more time, at most until its end.
 --
 -- KEYS  1  the pairing (hash)   2  all live pairings (sorted set by end, ms)
---       The prefix of the key of its code is the pairing's.
+--       The key of its code has the same prefix as the pairing's.
 -- ARGV  1  id of the pairing   2  ms that it lives without being renewed
 -- Returns the ms that it lives at most; 0 when it has ended. Cost in commands: 6.
 

@@ -18,7 +18,7 @@ export class NotOnReplicas extends Error {}
 export function demandReplicas(connection: Redis | Cluster, demand: Demand): void {
   demands.set(connection, demand);
   if (connection instanceof Redis) return followSentinels(connection);
-  // The first commands of a connection to one of its servers go to that server alone.
+  // Some checks at the beginning of a connection go straight to one server of the cluster.
   connection.on('+node', (server: Redis) => {
     demands.set(server, demand);
     ofClusters.add(server);
@@ -47,13 +47,13 @@ export async function onReplicas<Reply>(
   const reply = send();
   if (server === undefined)
     throw await reply.then(() => new NotOnReplicas('Redis has no server for this key'));
-  // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new. So a message,
-  // which needs no key, memory or disk, is published after it; masters of a cluster, which pass no messages on to replicas, write a key,
-  // even if they are full: what makes room waits for replicas too.
+  // WAIT waits only for what this connection wrote. A script that found its work done wrote nothing, but replicas may still lack what it
+  // found. So a message is published after it, which needs no key, memory or disk. Masters of a cluster do not pass messages on to
+  // replicas, so they write a key, even if they are full: the scripts that make room wait for replicas too.
   const mark = ofClusters.has(server)
     ? server.eval(writesMark, 1, `${tagOf(key)}:replicated`)
     : server.publish('replicated', '');
-  // If they are refused, the command itself was carried out all the same.
+  // If these two are refused, the command itself was carried out all the same.
   const confirmed = Promise.all([mark, server.wait(demand.replicas, Math.floor(demand.msMax))]).then(
     ([, replicas]) => replicas,
     () => 0,
@@ -70,8 +70,8 @@ export async function onReplicas<Reply>(
 }
 
 /**
- * Settles with what was read once the replicas have it: so no answer has what a take-over may undo, or what only a former primary still
- * has. `key`: one that was read. Rejects with NotOnReplicas, too, if the reading began at another server.
+ * Settles with what was read once the replicas have it. So no answer shows what a take-over may undo, or what only a former primary still
+ * has. `key`: one of the keys that are read. Rejects with NotOnReplicas, also if the server was replaced during the reading.
  */
 export async function readOnReplicas<Found>(
   redis: Redis | Cluster,
@@ -100,9 +100,9 @@ async function readThen<Found>(
 }
 
 /**
- * Settles with what `find` finds. That there is nothing counts only once the replicas have confirmed it: a former primary lacks what the
- * next one has. Rejects with NotOnReplicas. Anybody can ask for what there is not, and others' commands wait while replicas confirm, so
- * all who ask meanwhile share a confirmation. `key`: the same one for all calls with a connection.
+ * Settles with what `find` finds; with undefined only once the replicas have confirmed that there is nothing, since a former primary lacks
+ * what the next one has. Rejects with NotOnReplicas. Anybody can ask for things that do not exist, and other commands wait while replicas
+ * confirm. So all calls that come meanwhile share one confirmation. `key`: the same for all calls with a connection.
  */
 export function findOrConfirmAbsence<Found>(
   redis: Redis | Cluster,
@@ -138,7 +138,7 @@ export function leaveServer(redis: Redis | Cluster): void {
 }
 
 const leftMs = new WeakMap<Redis, number>();
-/** Everything else that is under way on the connection fails then. */
+/** A connection is left at most this often, since everything else that is under way on it fails then. */
 const leaveEveryMs = 2_000;
 
 const tolerant = new WeakSet<Redis | Cluster>();

@@ -89,7 +89,7 @@ export async function runScript(
   const isConfirmed = script.isConfirmed && areReplicasDemanded(redis);
   const send = <Reply>(command: () => Promise<Reply>) =>
     isConfirmed ? onReplicas(redis, keys[0] ?? '', command) : command();
-  // Otherwise the script would wait for replicas twice. On a cluster LOAD would go to any of its servers.
+  // A script that the server does not know would wait for replicas twice. On a cluster LOAD would go to an arbitrary server.
   if (isConfirmed && redis instanceof Redis && !knownBy(redis).has(script.sha)) {
     await redis.script('LOAD', script.text);
     knownBy(redis).add(script.sha);

@@ -4,14 +4,14 @@
 //
 // While sentinels replace a primary that is alive, because somebody asked for that or because it stood still for a while, it keeps some
 // replicas for up to a second, and those confirm what the next primary will not have. So the sentinels are also asked after each
-// confirmation whether the server still is the primary. The one that replaces it may be the only one that knows: if it has just become
-// silent, that is no consent.
+// confirmation whether the server still is the primary. The sentinel that replaces it may be the only one that knows. So a sentinel that
+// has just become silent counts as if it were replacing the server.
 
 import type { RedisSentinels } from '../config-redis.js';
 import { type Redis, type RedisOptions, SentinelConnector } from '../packages/ioredis.js';
 import { sharing } from '../wait.js';
 
-/** How long a sentinel has for its answer, and for that after a confirmation: a commit waits for it. */
+/** How long a sentinel may take to answer; after a confirmation less, since a commit waits for the answer. */
 const answerMsMax = 500;
 const confirmMsMax = 400;
 /** A sentinel that is silent for longer counts as gone. The others undo what it had begun, unless it comes back. */
@@ -22,7 +22,7 @@ export function bySentinels(
   retryMs: (attempt: number) => number,
 ): RedisOptions {
   let leftMs = Number.NEGATIVE_INFINITY;
-  /** A server that is no longer the primary refuses writes. */
+  /** Whether an error shows that the server may no longer be the primary. */
   const leaves = ({ message }: Error) => {
     if (message.startsWith('READONLY')) return true;
     // It may have been cut off from its replicas, or only lack them.
@@ -86,8 +86,8 @@ function createConnector(options: RedisOptions): Connecting {
     resolved.set(connector, newest.address);
     return newest.address;
   };
-  // What was heard during the last connection must not end the next one while that looks for the primary: the library would hold it
-  // for closed, and never connect again.
+  // An announcement that was heard during the last connection must not end the next one while it looks for the primary: the library would
+  // take it for closed and never connect again.
   const connectAnew = connector.connect.bind(connector);
   connector.connect = (report) => {
     connector.failoverDetector?.cleanup();
@@ -100,8 +100,8 @@ function createConnector(options: RedisOptions): Connecting {
 const resolved = new WeakMap<Connecting, Address>();
 
 /**
- * What a sentinel says: which server is the primary, and how it finds it. While it replaces a server, it names the next one, once that is
- * promoted, but still describes the former one.
+ * What a sentinel says: which server is the primary, and the address and state of the server that it watches. While it replaces a server,
+ * it names the next primary as soon as that is promoted, but still watches the former one.
  */
 type Opinion = {
   readonly primary: string;
@@ -117,7 +117,7 @@ type Answers = { readonly opinions: readonly Opinion[]; readonly isWhole: boolea
 type Panel = {
   readonly name: string;
   readonly members: readonly Redis[];
-  /** Settles with the answers to a question that is asked from now on. */
+  /** Settles with answers to a question that is asked after the call. */
   readonly ask: () => Promise<Answers>;
   users: number;
 };
@@ -168,7 +168,7 @@ function memberOf(connector: Connecting, sentinel: Endpoint): Redis {
     maxRetriesPerRequest: 0,
     retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   });
-  // One that never answered may be the one that replaces the primary, too.
+  // A sentinel that never answered may also be the one that replaces the primary.
   heardMs.set(member, performance.now());
   return member.on('error', ({ code }: NodeJS.ErrnoException) => {
     // Its process has ended, so it replaces nobody.
@@ -188,12 +188,12 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
     opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
   const ours = opinions.filter(({ primary }) => primary === server);
   const epoch = Math.max(...ours.map((each) => each.epoch));
-  // A sentinel that was cut off from the others may still name a former primary, with an older epoch. One without an epoch counts.
+  // A sentinel that was cut off from the others may still name a former primary, with an older epoch. One without an epoch counts as newer.
   const isReplaced =
     opinions.some((each) => each.primary !== server && !(each.epoch < epoch)) ||
     ours.some((each) => says(each, ['failover_in_progress']));
-  const content = ours.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
-  return isWhole && !isReplaced && content.length > panel.members.length / 2;
+  const satisfied = ours.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
+  return isWhole && !isReplaced && satisfied.length > panel.members.length / 2;
 }
 
 async function askAll(name: string, members: readonly Redis[]): Promise<Answers> {
@@ -215,7 +215,7 @@ async function opinionOf(sentinel: Redis, name: string): Promise<Opinion> {
   const field = (of: string) => String(master[master.indexOf(of) + 1]);
   const described = textOf(field('ip'), field('port'));
   const flags = field('flags').split(',');
-  // Only while it replaces a server, it may name another one.
+  // It may name another server only while it replaces one.
   const primary = flags.includes('failover_in_progress') ? await primaryBy(sentinel, name) : described;
   return { primary, epoch: Number(field('config-epoch')), described, flags };
 }

@@ -11,9 +11,9 @@
 -- ARGV  1  epoch of the deployment   2  request id   3  its document   4  its list   5  account id
 --       6  pending requests an account may have   7  hash of its list; empty without a reference
 --       8  milliseconds that a reference is remembered   9  weight of its list
---       10  weight of pending requests that an account may have   11  and all accounts: as much as one
+--       10  the most that an account's pending requests may weigh   11  the same of all accounts: as much as one
 --           account may have is kept free for accounts that have nothing pending
---       12  milliseconds until it may ask for that again; empty if it does not ask
+--       12  milliseconds until the account may ask for immediate erasure again; empty if it does not ask for it
 -- Returns 1 when stored, 0 when the account has too many, -1 when the reference came with another list, -2 when this is
 -- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, -5 when it may not ask for immediate
 -- erasure again yet, and the id of the earlier request when the reference came with the same list.

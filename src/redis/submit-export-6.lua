@@ -1,12 +1,13 @@
--- Stores the request of an export, if its account has room for another one. One step with the list of pending deletions: all
--- that are in it come before the export, all others after it. Its cost does not grow with the requests of others.
+-- Stores the request of an export, if its account has room for another one. Reads the list of pending deletions in the same step: all that
+-- are in it come before the export, all others after it. Its cost does not grow with the requests of others.
 --
 -- KEYS  1  epoch   2  exports (sorted set by the time of their end)   3  the export's request
 --       4  weights of exports (hash)   5  exports by account (sorted set of the same members)
 --       6  pending deletion requests by account (sorted set)
 -- ARGV  1  epoch of the deployment   2  export id   3  its document   4  account id   5  milliseconds until its end
---       6  exports an account may have   7  weight of its document, to which the ids of the deletions come   8  weight of exports that an account may have
---       9  and all accounts: as much as one account may have is kept free for accounts that have nothing pending
+--       6  exports an account may have   7  weight of its document, without the ids of the deletions
+--       8  the most that an account's exports may weigh   9  the same of all accounts: as much as one account may have is kept free for
+--          accounts that have nothing pending
 -- Returns 1 when stored, 0 when the account has too many, -2 when this is another deployment's Redis, -3 when the account's
 -- would weigh too much, -4 when all would.
 -- The stored text is a line with the ids of the account's pending deletions, and the document.

@@ -4,7 +4,8 @@
 --
 -- KEYS  1  epoch   2  the primary (hash): id, take_overs   3  version of the documents
 --       4  state of all suppressions (hash): version   5  version of the copies of deletion requests
---       6  changes of suppressions (sorted set by version). A take-over is one of no account; a fifth line has the version of before
+--       6  changes of suppressions (sorted set by version). A take-over is a change of no account, with the previous version on a fifth
+--          line
 -- ARGV  1  epoch of the deployment   2  id of this server   3  versions to skip   4  microseconds to skip
 -- Returns how often another server took over, and the version of the suppressions; nil when this Redis is not that deployment's.
 

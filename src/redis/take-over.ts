@@ -1,6 +1,6 @@
 // Each process notices by its new connections that another server has become Redis's primary. Before anything else that matters is sent
-// over such a connection, the scripts `take-over-…` make the deployment's state the new primary's. A server that was started again, or
-// became the primary again, counts as another one.
+// over such a connection, the scripts `take-over-…` hand the deployment's state over to the new primary. A server that was started again,
+// or became the primary again, counts as another one.
 
 import { describeError, type Log } from '../log.js';
 import { Redis as Single } from '../packages/ioredis.js';
@@ -13,8 +13,8 @@ import { masterOf } from './slots.js';
 
 export type Primary = {
   /**
-   * The server that has a shard, once the state there is its own; undefined until then. On a cluster it is also another one when
-   * another server has the registry. Empty: there is only one.
+   * Identifies the server that has a shard, once the shard was handed over to it; undefined until then. On a cluster the id also changes
+   * when another server gets the registry. Empty if there is only one server.
    */
   readonly id: (shard: number) => string | undefined;
 };
@@ -32,7 +32,7 @@ export const onlyPrimary: Primary = { id: () => '' };
 /** Starts to watch a connection for another server that takes over. */
 export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions): Primary {
   if (!hasReplicas(redis)) return onlyPrimary;
-  /** The parts of the state that this connection has made their servers' own. */
+  /** The parts of the state that were handed over to their servers over this connection. */
   const settled = new Map<Part, Settled>();
   let isSettling = false;
   let retry: NodeJS.Timeout | undefined;
@@ -44,7 +44,10 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
     return isOpen ? found?.id : undefined;
   };
 
-  /** Makes a part its server's, unless the connection ends meanwhile. `take` settles with undefined where it is not the deployment's. */
+  /**
+   * Hands a part over to its server, unless the connection ends meanwhile. `take` settles with undefined if that server does not hold the
+   * deployment.
+   */
   async function settle(part: Part, take: (id: string) => Promise<string | undefined>): Promise<void> {
     const server = serverOf(redis, part);
     if (server?.status !== 'ready') return;
@@ -65,7 +68,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
     const registry = settled.get('registry')?.id;
     if (taken === undefined || registry === undefined) return;
     const { takeOvers: count, suppressions } = taken;
-    // The shards need the versions that it skipped.
+    // Shards are handed over again with the registry: they need the new version of the suppressions.
     if (registry !== former) for (let shard = 0; shard < known.shards; shard += 1) settled.delete(shard);
     const parts = Array.from({ length: known.shards }, (_, shard) => shard);
     const ofShards = parts
@@ -92,7 +95,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
       const described = describeError(error);
       if (described.message !== reported) log.warn({ error: described }, 'redis is not taken over yet');
       reported = described.message;
-      // Most connections do not ask for the id, and this one may stay.
+      // Perhaps nobody asks for the id over this connection, and it lasts. So a failed attempt is repeated here.
       clearTimeout(retry);
       retry = setTimeout(attempt, retryMs).unref();
     });
@@ -101,7 +104,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
 
   redis.on('ready', attempt);
   redis.on('+node', (server: Single) => server.once('ready', attempt));
-  // It may have been ready before.
+  // The connection may be ready already.
   void attempt();
   return {
     id: (shard) => {
@@ -112,7 +115,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
   };
 }
 
-/** A new primary may have no replica at first. */
+/** How soon a failed attempt is repeated: a new primary may have no replica at first. */
 const retryMs = 500;
 
 type Part = 'registry' | number;

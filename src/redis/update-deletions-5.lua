@@ -4,8 +4,8 @@
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests, 3  hidden requests (sorted sets by time)
 --       4  pending requests by account (sorted set)   5  requests to mirror (set)
--- ARGV  for each: request id, its document, its member in the lists, its revision: the next one, and 'hidden' if it is hidden, 'erased'
---       if it was: while it completes, its account waits for it no more than before
+-- ARGV  for each request: its id, its document, its member in the lists, its next revision, and its state: 'hidden' if its users are
+--       hidden; 'erased' if they were, so that its account need not wait for it while it completes; else empty
 -- Returns 1 when written, else 0.
 
 for i = 1, #ARGV, 5 do

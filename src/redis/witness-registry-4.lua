@@ -3,7 +3,7 @@
 --
 -- KEYS  1  epoch   2  witness (hash): number, and kept:<server>, the number that a ClickHouse server has
 --       3  version of the documents   4  plan of a restore
--- ARGV  1  the lowest number that is not older   2  1 to raise it, 0 to check only
+-- ARGV  1  the lowest number that does not count as older   2  1 to raise it, 0 to check only
 -- Returns the number as text; "old" if this call found an older one; nil when this Redis does not hold the deployment.
 
 if not redis.call('GET', KEYS[1]) then return nil end

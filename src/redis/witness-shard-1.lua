@@ -3,8 +3,8 @@
 -- segments are sealed, since other segments may have grown under the same numbers.
 --
 -- KEYS  1  state of the shard (hash): epoch, witness, stored_to, stored_records
--- ARGV  1  epoch of the deployment   2  the lowest number that is not older   3  the number to raise to
--- Returns the number, the highest number that was stored, and how many records ever were, as texts; "old" if this call found an
+-- ARGV  1  epoch of the deployment   2  the lowest number that does not count as older   3  the number to raise to
+-- Returns the number, the highest number that was stored, and how many records were ever stored, as texts; "old" if this call found an
 -- older one; nil when this Redis is not that deployment's.
 
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'witness', 'stored_to', 'stored_records')

@@ -6,8 +6,8 @@
 --       3… key and document in turn; an empty document removes
 -- Returns the new version, -1 if the caller has to read again, -2 if this is another deployment's Redis.
 --
--- Versions follow the clock, in microseconds: readers keep what they read under one, so a Redis that has lost its last second, as
--- `appendfsync everysec` allows, must not give one again.
+-- Versions follow the clock, in microseconds: readers cache what they read by its version. So a Redis that has lost its last second, as
+-- `appendfsync everysec` allows, must not give a version twice.
 
 local epoch_key, documents_key, version_key, unmirrored_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
