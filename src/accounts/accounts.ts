@@ -23,7 +23,7 @@ import { hashImportToken, newImportToken } from './import-tokens.js';
 
 type AccountView = AdministrationAnswers['listAccounts'][number];
 
-/** What holds for a whole account. */
+/** The settings that hold for all environments of an account. */
 export type AccountSettings = AccountView['settings'];
 
 type EnvironmentView = AccountView['environments'][number];
@@ -195,7 +195,7 @@ export async function setEnvironment(
         }
       }
     }
-    // Other settings take a few bytes.
+    // Only these two settings can take many bytes.
     if (settings.allowIdentities?.length || Array.isArray(settings.origins))
       checkSize(snapshot, before.account_id, changes);
     const { import_token_hash: _, main_id: __, ...shown } = after;

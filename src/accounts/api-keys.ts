@@ -146,7 +146,7 @@ async function addApiKey(
     checkNewKey(name, kept);
     const { key, secret } = newKey(form, name);
     const changes = changesTo(snapshot, appId, [...kept, key]);
-    // A key can always be replaced.
+    // Replacing a key must always be possible.
     if (kept.length >= live.length) checkSize(snapshot, account_id, changes);
     return {
       changes,

@@ -23,7 +23,7 @@ export type Caller = {
   readonly keyCreatedAt: string;
   /** Only for a caller without a key. */
   readonly submittedBy?: 'person' | 'admin_token' | 'program_key';
-  /** The environment's, when the token was made. */
+  /** The `main_id` of the environment when the token was made. */
   readonly mainId?: string | undefined;
 };
 

@@ -37,7 +37,7 @@ export async function claimBackup(redis: Redis, backup: Backup): Promise<Backup>
   return noted;
 }
 
-/** Whether the hashes of all users are kept that were deleted since the backup of this name that began at this time. */
+/** Whether Redis has the hashes of all users that were deleted since the backup with this name and this beginning. */
 export async function keepsSince(redis: Redis, name: string, began: string): Promise<boolean> {
   return (await redis.get(registryKeys.deletedUsersSince(name))) === began;
 }
@@ -65,7 +65,7 @@ export async function forgetBackup(redis: Redis, forgotten: Backup): Promise<boo
   const isCompleted = (backups: readonly Backup[]) =>
     backups.some((each) => isSame(each, forgotten) && each.ended_at !== ended_at);
   if (isCompleted((await readRegistry(redis)).backups)) return false;
-  // The entry comes last: while it exists, no other process sets the key.
+  // The entry is removed last: while it exists, no other process sets the key.
   await runScript(redis, scripts.deleteEqual, [registryKeys.deletedUsersSince(name)], [began_at]);
   const now = await readTime(redis);
   return changeRegistry(redis, ({ backups }) => {

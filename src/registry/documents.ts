@@ -33,7 +33,7 @@ export type ShardMove = {
   readonly stage: 'copy' | 'remove' | 'back';
   /** The process that started the move or last continued it: only its statements take effect. */
   readonly owner: string;
-  /** The owner, until it has changed anything on a server. */
+  /** The same as `owner`, until that process has changed something on a server. */
   readonly unchanged_by?: string;
   readonly began_at: string;
 };
@@ -154,11 +154,11 @@ export type FormerPeople = { readonly account_id: string; readonly person_ids: r
 
 /** A person who may sign in to the console. */
 export type Person = {
-  /** A hash of the email address; until they have had access of address and account, so that several accounts can invite them. */
+  /** A hash of the email address. While they are only invited, a hash of address and account, so that several accounts can invite them. */
   readonly person_id: string;
-  /** The id that they had while invited: a page that was loaded then uses it. */
+  /** The id that they had while invited: a page that was loaded then still uses it. */
   readonly invited_as?: string;
-  /** In lower case. In the whole deployment at most one person has access by it. */
+  /** In lower case. In the whole deployment at most one person has access under it. */
   readonly email: string;
   readonly role: Role;
   /** Missing for operators. */

@@ -54,7 +54,7 @@ export type Environments = {
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
   /** The program that has this key. */
   ofProgramKey(key: string): LiveProgram | undefined;
-  /** The environment, with the limits of imports, that allows imports now by a token with this hash. */
+  /** The environment that a token with this hash may import into now, with the limits of imports. */
   ofImport(hash: string): LiveEnvironment | undefined;
   /** The deployment, once it was read from Redis. It stays available when Redis is emptied. */
   deployment(): Deployment | undefined;
@@ -89,7 +89,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   async function refresh(): Promise<void> {
     const now = await readChanges(redis);
     if (!isLoaded || now.version !== version) await readCopy();
-    // Once the copy has what has changed, since listeners look there, too.
+    // Listeners are called only now, since they read the copy.
     const seen = `${now.version} ${now.endings}`;
     if (seen !== changes) for (const listener of [...listeners]) listener();
     changes = seen;
@@ -104,8 +104,8 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     const { shards } = snapshot.deployment;
     const registryVersion = Number(snapshot.version);
     const live = new Map<string, LiveEnvironment>();
-    for (const some of inBatches(snapshot.environments, environmentsPerTurn)) {
-      for (const [appId, environment] of some)
+    for (const batch of inBatches(snapshot.environments, environmentsPerTurn)) {
+      for (const [appId, environment] of batch)
         live.set(
           appId,
           toLiveEnvironment(environment, shards, registryVersion, snapshot.writeKeys.has(appId)),

@@ -1,5 +1,5 @@
-// What has become of the records of environments so far. Redis has the sums of the ledger in ClickHouse (booked-6.lua), and the last
-// minutes themselves. A Redis that was emptied gets the sums back from ClickHouse (insights/ledger/write.ts).
+// What has become of the records of environments so far. Redis has the sums of the minutes of the ledger that ClickHouse has
+// (booked-6.lua), and the last minutes themselves. A Redis that was emptied gets the sums back from ClickHouse (insights/ledger/write.ts).
 
 import { tables } from '../contract/records.js';
 import type { Redis } from '../redis/client.js';

@@ -80,8 +80,8 @@ function hold(redis: Redis, nonce: string): Loading {
 }
 
 /**
- * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. Neither that
- * lack nor a clock that is behind may lead to a version that was used before.
+ * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. The version must
+ * not have been used before even so, and even if the clock is behind.
  */
 export function versionAfterLoss(known: string): string {
   const above = BigInt(known) + stateLoads.lostVersionsMax;

@@ -11,7 +11,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import type { Deployment } from './documents.js';
 
 export type Losses = {
-  /** Reports missing commits of this process. Settles when Redis accepts nothing more, or when it may continue. */
+  /** Reports missing commits of this process. Settles when Redis accepts nothing more, or when the process may continue. */
   readonly note: (shard: number, commits: number) => Promise<void>;
   /** How many this process has noticed. */
   readonly commits: () => number;
@@ -23,7 +23,7 @@ const aboveAll = Number.MAX_SAFE_INTEGER;
 export function createLosses(redis: Redis, deployment: () => Deployment | undefined, log: Log): Losses {
   let total = 0;
 
-  async function empty(): Promise<void> {
+  async function setAside(): Promise<void> {
     const known = deployment();
     if (known === undefined) return;
     const { epoch, witness, version, restoringBackup } = registryKeys;
@@ -47,7 +47,7 @@ export function createLosses(redis: Redis, deployment: () => Deployment | undefi
         'records_lost: the new primary of redis lacks acknowledged commits',
       );
       if (!goesOn)
-        await empty().catch((error: unknown) => {
+        await setAside().catch((error: unknown) => {
           log.error({ error: describeError(error) }, 'redis lacks records and could not be set aside yet');
           throw error;
         });

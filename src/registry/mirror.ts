@@ -25,9 +25,9 @@ export type Unmirrored = {
 };
 
 /**
- * Reads the changes that ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every
- * document would seem to be removed. Throws StateNotLoaded if Redis does not hold it. `of`: all of them, as they are at one time; or
- * some keys, of which it reads the first.
+ * Reads the changes that ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every document
+ * would seem to be removed. Throws StateNotLoaded if Redis does not hold it. `version`: whether to raise the version, for copies that each
+ * need one of their own. `of`: all changes, as they are at one time, or a list of keys, of which it reads the first ones.
  */
 export async function readUnmirrored(
   redis: Redis,
@@ -59,7 +59,7 @@ export async function mirrorRegistry(
   crash: CrashPoint = noCrash,
   abort_signal?: AbortSignal,
 ): Promise<number> {
-  // All in one insert: one change may be of several documents, and half of it must not be what is loaded after a loss.
+  // All in one insert: a change may concern several documents, and half a change must not be loaded after a loss.
   const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep', 'all');
   if (documents.length === 0) return 0;
   await mirrorAudit(redis, clickhouse, abort_signal);

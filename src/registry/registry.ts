@@ -1,6 +1,6 @@
 // The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them; what a change means is in
-// accounts.ts. A process reads them only when their version has changed, and some at a time, so that a large registry holds up neither
-// Redis nor the other requests of the process.
+// accounts.ts. A process reads them only when their version has changed, and only a few at a time, so that a large registry holds up
+// neither Redis nor the other requests of the process.
 
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
@@ -61,8 +61,8 @@ export async function readTime(redis: Redis): Promise<number> {
 }
 
 /**
- * All documents, as they are at the call or later, but not when keys were used, which does not raise the version. All who ask with a
- * connection meanwhile share a reading.
+ * Settles with all documents as they are at the call or later. Only the times at which keys were used may be older, since they do not raise
+ * the version. Calls that come meanwhile with the same connection share a reading.
  */
 export function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
   const read = readers.get(redis) ?? sharing(() => readAnew(redis));
@@ -82,7 +82,7 @@ async function readAnew(redis: Redis): Promise<RegistrySnapshot> {
     if (documents !== undefined && after[0] === version && after[1] === epoch)
       return keep(redis, version, documents);
   }
-  // It changes all the time.
+  // The registry changed during every attempt, so it is read in one step, for which Redis makes others wait.
   const replies = await redis
     .multi()
     .get(registryKeys.version)
@@ -96,10 +96,10 @@ async function readAnew(redis: Redis): Promise<RegistrySnapshot> {
   return keep(redis, version ?? '0', new Map<string, unknown>(documents));
 }
 
-/** What each connection has read last of a loaded registry. */
+/** The last snapshot of a loaded registry that each connection has read. */
 const snapshots = new WeakMap<Redis, RegistrySnapshot>();
 const readsInTurnsMax = 3;
-/** 30 kB, or 4 MB if all were as long as they may be. */
+/** Usually 30 kB; 4 MB if all documents were as long as they may be. */
 const documentsPerTurn = 100;
 
 async function readStamp(redis: Redis): Promise<[version: string, epoch: string | null]> {
@@ -107,7 +107,7 @@ async function readStamp(redis: Redis): Promise<[version: string, epoch: string 
   return [version ?? '0', epoch];
 }
 
-/** Settles with undefined if some are missing: a cluster has moved them to another node, which does not know the cursor. */
+/** Settles with undefined if documents are missing: a cluster has moved the hash to another node, which does not know the cursor. */
 async function readInTurns(redis: Redis): Promise<Map<string, unknown> | undefined> {
   const documents = new Map<string, unknown>();
   const count = await redis.hlen(registryKeys.documents);

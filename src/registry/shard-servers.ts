@@ -39,7 +39,7 @@ export function checkShardServers({ servers }: ShardServers, shards: number, ser
     );
 }
 
-/** Creates the table if there are several servers and Redis has none, otherwise checks it; then uses it. */
+/** Uses the table that Redis has, after checking it. If there is none and there are several servers, creates it first. */
 export async function settleShardServers(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -60,7 +60,7 @@ export async function settleShardServers(
   servers.setTable(tableOf(noted));
 }
 
-/** Reads the document, and sets which deployment Redis has. */
+/** Reads the document, and notes which deployment Redis has. */
 async function readNoted(redis: Redis, servers: Servers): Promise<string | null> {
   const [noted = null, deployment = null] = await redis.hmget(
     registryKeys.documents,
@@ -77,7 +77,10 @@ export async function refreshShardTable(redis: Redis, servers: Servers): Promise
   if (text !== null) servers.setTable(tableOf(JSON.parse(text) as ShardServers));
 }
 
-/** Rejects with AdministrationError unless CLICKHOUSE_URL names all servers that have shards, and those that answer are in their order. */
+/**
+ * Rejects with AdministrationError unless CLICKHOUSE_URL names all servers that have shards, and those that answer are in the order of the
+ * table.
+ */
 export async function checkServers(servers: Servers): Promise<void> {
   if (!servers.isOne || servers.table() !== undefined) await checkAll(servers);
   const [misconfiguration] = servers.misconfigurations();

@@ -9,7 +9,7 @@ import { registryKeys } from '../redis/keys.js';
 import { onReplicas } from '../redis/replicas.js';
 import { witnesses } from '../tuning.js';
 
-/** `registry`, the number of a shard, or `copies`. */
+/** A part of the deployment that has a witness: `registry`, a shard (its number as text), or `copies`. */
 export type Part = string;
 
 export const registry: Part = 'registry';
@@ -91,7 +91,10 @@ export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, 
   }
 }
 
-/** Settles with the server's number of the registry afterwards: a server that was set back ignores the write, so it never catches up. */
+/**
+ * Writes numbers to a server. A server that was set back ignores the write, so it never catches up. Settles with the number that the server
+ * then has of the registry.
+ */
 export async function writeSeen(
   clickhouse: ClickHouseClient,
   parts: ReadonlyMap<Part, Seen>,

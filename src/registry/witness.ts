@@ -49,7 +49,7 @@ export async function followWitness(options: WitnessOptions) {
   let rounds = 0;
   let attempted = false;
   /** Whether Redis was up to date at the last check. */
-  let isNew = false;
+  let isCurrent = false;
   let reported = '';
   let confirmedMs = performance.now();
 
@@ -63,7 +63,7 @@ export async function followWitness(options: WitnessOptions) {
   async function askClickHouse(): Promise<void> {
     const wasAway = !comparison.sawAll();
     await comparison.withClickHouse();
-    if (!isNew || !comparison.hasSeen()) return;
+    if (!isCurrent || !comparison.hasSeen()) return;
     const isBack = wasAway && comparison.sawAll();
     if (isBack || (await takeTurn(redis, registryKeys.witnessCopyTurn, copyTurnMs))) await comparison.copy();
   }
@@ -81,9 +81,9 @@ export async function followWitness(options: WitnessOptions) {
         if (!attempted) await Promise.race([asking, pause(witnesses.firstAnswerMsMax)]);
       }
       // Only a process that has compared raises the number: an older Redis must not catch up.
-      const counts =
+      const raises =
         comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
-      isNew = await comparison.withRedis(redis, counts);
+      isCurrent = await comparison.withRedis(redis, raises);
       confirmedMs = performance.now();
       attempted = true;
       if (asking === undefined) reported = '';
@@ -109,14 +109,14 @@ export async function followWitness(options: WitnessOptions) {
       !areReplicasDemanded(redis) || performance.now() - confirmedMs < witnesses.unconfirmedMsMax,
     /** Checks Redis first whenever this connection is made again. */
     guard: (connection: Redis) => {
-      const look = (server: Redis) => () =>
+      const check = (server: Redis) => () =>
         void comparison
           .withRedis(server, false, true)
           .catch((error: unknown) =>
             log.debug({ error: describeError(error) }, 'a connection was lost before Redis was looked at'),
           );
-      for (const server of mastersOf(connection)) server.on('ready', look(server));
-      connection.on('+node', (server: Redis) => server.on('ready', look(server)));
+      for (const server of mastersOf(connection)) server.on('ready', check(server));
+      connection.on('+node', (server: Redis) => server.on('ready', check(server)));
     },
     close: () => clearInterval(timer),
   };
@@ -125,7 +125,7 @@ export async function followWitness(options: WitnessOptions) {
 /** The ClickHouse servers that were set back, by their index. */
 export type Comparison = { readonly setBack: readonly number[] };
 
-/** Compares once, for commands. A server that does not answer decides nothing. */
+/** Compares once, for commands. A server that does not answer is left out. */
 export async function compareOnce(options: WitnessOptions): Promise<Comparison> {
   const comparison = createComparison(options);
   await comparison.withClickHouse();
@@ -155,7 +155,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   const known = new Map<Part, number>();
   /** What Redis had at the last check. */
   let latest = new Map<Part, Seen>();
-  /** Whether any server was ever seen, and whether all were at the last comparison. */
+  /** Whether any server ever answered, and whether all did at the last comparison. */
   let hasSeen = false;
   let sawAll = false;
   let slack: number | undefined;
@@ -169,8 +169,11 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     if (Array.isArray(policy)) slack = policy[1] === 'always' ? 0 : witnesses.slack;
   }
 
-  /** Settles with whether Redis holds the deployment and is up to date. `atOnce`: for the first commands of a connection. */
-  async function withRedis(connection: Redis, counts: boolean, atOnce = false): Promise<boolean> {
+  /**
+   * Settles with whether Redis holds the deployment and is up to date. `raises`: whether to raise the numbers. `atOnce`: for the first
+   * commands of a connection.
+   */
+  async function withRedis(connection: Redis, raises: boolean, atOnce = false): Promise<boolean> {
     const current = deployment();
     if (current === undefined) return false;
     if (slack === undefined && !atOnce) await readSlack();
@@ -181,20 +184,20 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
       registryKeys.version,
       registryKeys.restoringBackup,
     ];
-    const ofRegistry = run(connection, scripts.witnessRegistry, keys, [lowest(registry), counts ? 1 : 0]);
+    const ofRegistry = run(connection, scripts.witnessRegistry, keys, [lowest(registry), raises ? 1 : 0]);
     const registrySeen = atOnce ? undefined : note(registry, await ofRegistry);
     const ofShards = Array.from({ length: shards }, (_, shard) =>
       run(
         connection,
         scripts.witnessShard,
         [shardKeys.state(shard)],
-        [epoch, lowest(String(shard)), counts ? (registrySeen?.number ?? 0) : 0],
+        [epoch, lowest(String(shard)), raises ? (registrySeen?.number ?? 0) : 0],
       ),
     );
     // A server of a cluster refuses the keys of others, or may be unreachable.
     const replies = await Promise.allSettled([ofRegistry, ...ofShards]);
     const found = new Map<Part, Seen>();
-    let isNew = true;
+    let isCurrent = true;
     for (const [index, reply] of replies.entries()) {
       const part = index === 0 ? registry : String(index - 1);
       const isNoted = part === registry && !atOnce;
@@ -203,11 +206,11 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
         : reply.status === 'fulfilled'
           ? note(part, reply.value)
           : undefined;
-      if (seen === undefined) isNew = false;
+      if (seen === undefined) isCurrent = false;
       else found.set(part, seen);
     }
     if (!atOnce) latest = found;
-    return isNew;
+    return isCurrent;
   }
 
   const slackOfLoss = toleratesLoss(redis) ? witnesses.slackOfLoss : 0;
@@ -235,7 +238,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 
   /** Reads what the servers have seen, and records which of them are older than Redis knows. */
   async function withClickHouse(): Promise<void> {
-    // Read before the servers are asked: so they had by then what Redis says of them.
+    // Read before the servers are asked, so that each of them already has the number that Redis says it has.
     const kept = await readKept(redis);
     const seen = await Promise.all(
       servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),

@@ -62,12 +62,12 @@ export async function forgiveAttempt(redis: Redis, { lane, address }: Attempt): 
   await redis.multi().del(lane).hincrby(address, 'count', -1).pexpire(address, signIns.rememberedMs).exec();
 }
 
-/** The cookie of a browser in which a person has signed in. It ends with the password. */
+/** The cookie of a browser in which a person has signed in. It is valid until the password changes. */
 export function knownBrowser(secret: string, person: Person): string {
   return cookieOf(secret, person, randomBytes(12).toString('base64url'));
 }
 
-/** Compares the whole cookie: it names what its wrong passwords are counted under, so there must not be two forms of one. */
+/** Compares the whole cookie: wrong passwords are counted under its text, so no second text may be valid in its place. */
 function isKnownBrowser(secret: string, person: Person, cookie = ''): boolean {
   const given = Buffer.from(cookie);
   const expected = Buffer.from(cookieOf(secret, person, cookie.split('.')[0] as string));

@@ -1,6 +1,6 @@
-// Passwords of people: Argon2id, computed off the event loop, few at a time. Networks take turns, and in each network people do, so that
-// somebody who signs in again and again, with the right password too, keeps nobody else out. The library is loaded for the first
-// password, so that a process without people needs neither its binary nor its memory.
+// Passwords of people: Argon2id, computed off the event loop, few at a time. Networks take turns, and so do the people of a network. So
+// somebody who signs in again and again, even with the right password, keeps nobody else out. The library is loaded for the first password,
+// so that a process without people needs neither its binary nor its memory.
 
 import { createPlaces, type Holder } from '../../concurrency.js';
 import { Unavailable } from '../../contract/errors.js';
@@ -33,7 +33,7 @@ export function createPasswords(): Passwords {
 
   const hash = (by: Holder, password: string) => inTurn(by, async () => (await load()).hash(password));
 
-  /** Made once; if there was no room for it, the next call tries again. */
+  /** The hash to compare with if there is no stored text. Made once; if there was no place for that, the next call tries again. */
   function hashOfNobody(by: Holder): Promise<string> {
     ofNobody ??= hash(by, 'nobody').catch((error: unknown) => {
       ofNobody = undefined;

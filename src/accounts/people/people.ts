@@ -1,5 +1,5 @@
 // Who may use the console: people invited by an operator or an account's administrator, with a link to choose a password. They are
-// documents of the registry, so they exist twice. Every function settles when the change is in Redis.
+// documents of the registry, so they have a second copy. Every function settles when the change is in Redis.
 
 import { hash, randomBytes } from 'node:crypto';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
@@ -31,8 +31,8 @@ export type Invitation = {
 
 /**
  * Invites a person, or lets one who has access choose a new password. Only this call returns the secret of the link; an earlier link ends.
- * Whoever uses the link acts in that person's name, so for people who have access, or had it, only an operator can make one.
- * Administrators learn nothing of an address's access to other accounts: their invitation exists beside it.
+ * Whoever uses the link acts in that person's name, so for people who have access, or had it, only an operator can make one. An
+ * administrator's invitation exists beside the access that the address may have to other accounts, so administrators learn nothing of that.
  */
 export async function invitePerson(
   redis: Redis,
@@ -125,7 +125,7 @@ function makeRoom(
   if (replaced !== undefined && replaced.account_id === accountId) return [];
   const stay = new Set([...people.values()].filter((person) => person !== replaced));
   const removed: Person[] = [];
-  const leaveOne = (counts: (person: Person) => boolean, max: number, whose: string) => {
+  const leaveRoom = (counts: (person: Person) => boolean, max: number, whose: string) => {
     const counted = [...stay].filter(counts);
     const surplus = Math.max(0, counted.length + 1 - max);
     const leaving = counted
@@ -138,11 +138,11 @@ function makeRoom(
     removed.push(...leaving);
   };
   if (accountId !== undefined) {
-    leaveOne(({ account_id }) => account_id === accountId, bounds.perAccountMax, 'an account');
+    leaveRoom(({ account_id }) => account_id === accountId, bounds.perAccountMax, 'an account');
     const max = bounds.countMax - bounds.operatorPlaces;
-    leaveOne(({ account_id }) => account_id !== undefined, max, 'all accounts together');
+    leaveRoom(({ account_id }) => account_id !== undefined, max, 'all accounts together');
   }
-  leaveOne(() => true, bounds.countMax, 'a deployment');
+  leaveRoom(() => true, bounds.countMax, 'a deployment');
   return removed;
 }
 
@@ -275,7 +275,7 @@ export async function findPerson(redis: Redis, name: string): Promise<Person | u
   return typeof document === 'string' ? (JSON.parse(document) as Person) : undefined;
 }
 
-/** Whether a person sees nothing until they have a second factor, which their account requires. */
+/** Whether a person's account requires a second factor that they do not have yet. Until then they see nothing. */
 export async function needsSecondFactor(redis: Redis, person: Person): Promise<boolean> {
   const { account_id, provider, second_factor } = person;
   if (account_id === undefined || provider !== undefined || second_factor !== undefined) return false;

@@ -1,6 +1,6 @@
 // Single sign-on: people come from an OpenID Connect provider, which says who they are and which role they have. Its statements count only
-// if they are signed by one of its published keys. Between the way there and the way back the browser keeps the attempt in a signed
-// cookie, so the service stores nothing for strangers. An attempt can be used once.
+// if they are signed by one of its published keys. While a browser is at the provider, it keeps the attempt in a signed cookie, so the
+// service stores nothing for strangers. An attempt can be used once.
 
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 import { isSafeAddress } from '../../config.js';
@@ -20,7 +20,7 @@ export type ProviderOptions = {
   readonly roleClaim: string;
 };
 
-/** What a browser keeps between the way there and the way back. */
+/** What a browser keeps while it is at the provider. */
 export type Attempt = { readonly state: string; readonly nonce: string; readonly verifier: string };
 
 /** A user of a provider, whatever their address. */
@@ -33,7 +33,7 @@ export type Vouched = Subject & {
   readonly accountId?: string;
 };
 
-/** Who came, but has no access. */
+/** Whom the provider knows, but to whom it gives no access. */
 export type NotVouched = Subject & { readonly refused: 'no_email' | 'email_not_verified' | 'no_role' };
 
 /** The provider does not answer, or what came from it is not genuine. */
@@ -54,7 +54,7 @@ export function createProvider(options: ProviderOptions): Provider {
   const { issuer, clientId, clientSecret, roleClaim } = options;
   let discovered: Promise<Configuration> | undefined;
 
-  /** The provider's endpoints, asked for until it has answered once. */
+  /** The provider's endpoints. They are asked for once, and again after a failure. */
   function configuration(): Promise<Configuration> {
     const asked = discovered ?? discover();
     discovered = asked;

@@ -40,10 +40,10 @@ export type AuditOptions = {
 };
 
 /**
- * Runs `work` with a line in the audit log before and after it; settles as `work` does. The last line follows from `endingOf` its result
- * or `outcomeOfError`. Rejects with AuditLogFull or StateNotLoaded before `work` begins if the first line cannot be written.
- * `loadsState`: the action may begin while Redis is empty; its line goes to ClickHouse at once. `isKeptByLine`: the last line itself is
- * the effect of the action, so this rejects if it cannot be written.
+ * Runs `work` with a line in the audit log before and after it; settles as `work` does. The last line is made from the result by
+ * `endingOf`, or from the error by `outcomeOfError`. Rejects with AuditLogFull or StateNotLoaded before `work` begins if the first line
+ * cannot be written. `loadsState`: the action may begin while Redis is empty; its line goes to ClickHouse at once. `isKeptByLine`: the last
+ * line itself is the effect of the action, so this rejects if it cannot be written.
  */
 export async function audited<Result>(
   { redis, clickhouse, log }: AuditOptions,
