@@ -27,7 +27,7 @@ import {
 import { administrators, everyone, operatorsOnly, roles } from '../../contract/roles.js';
 import { type Static, type TObject, Type } from '../../contract/typebox.js';
 import { findDemoAccount } from '../../operations/deployment.js';
-import { callOptionsOf, isForbidden, isTaken } from '../../privacy/deletion/callback-call.js';
+import { callOptionsOf, isAccepted, isForbidden } from '../../privacy/deletion/callback-call.js';
 import { callForTest } from '../../privacy/deletion/callbacks.js';
 import { does, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
@@ -197,7 +197,7 @@ export const accountCommands = {
         throw new AdministrationError(
           'another test of this callback is still running: try again in a few seconds',
         );
-      return { account_id, delivered: isTaken(result), ...result };
+      return { account_id, delivered: isAccepted(result), ...result };
     },
   }),
 

@@ -1,6 +1,6 @@
-// Cases: what people have asked of an account, such as access or erasure, each from the day it was received until it is closed. A
-// case names no user, only the account's own reference. It has no document of its own: it follows from its lines in the audit log, which
-// nobody can change. A line has the fields that it sets, and the latest line that sets a field wins. So a case lasts as long as its lines.
+// Cases: requests that people make to an account, such as for access or erasure, each from the day it was received until it is closed. A
+// case names no user, only the account's own reference. It has no document: its state is computed from its lines in the audit log, which
+// nobody can change. A line has the fields that it sets, and for each field the latest line wins. So a case lasts as long as its lines.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -10,7 +10,7 @@ import { cases as bounds } from '../../contract/limits.js';
 
 export type Case = AdministrationAnswers['showCase'];
 
-/** The actions that change a case. Their lines have the fields that they set. */
+/** The actions that change a case. The details of their lines are the fields that they set. */
 export const caseActions = {
   open: 'open_case',
   change: 'change_case',
@@ -35,7 +35,7 @@ export type CasesAsked = {
   readonly reference?: string | undefined;
 };
 
-/** Cases of an account, at most `listedMax`: open ones by the day when they are due, closed ones the latest first. */
+/** An account's cases, at most `listedMax`: open ones by due date, closed ones from the latest. */
 export async function readCases(
   clickhouse: ClickHouseClient,
   { accountId, state, caseId, reference }: CasesAsked,
@@ -84,7 +84,9 @@ export async function readCases(
   }));
 }
 
-/** SQL for the given actions of an account that were done in one of its cases, or in this one: a row each, merged from its lines. */
+/**
+ * SQL for the actions of these kinds in the given case, or in any case without `caseId`: one row for each action, merged from its lines.
+ */
 function linesOf(actions: readonly string[], caseId: string | undefined): string {
   const named = actions.map((action) => `'${action}'`).join(', ');
   return `SELECT any(line.at) AS at, line.id AS id, (at, id) AS place, any(line.action) AS action,
@@ -95,7 +97,7 @@ function linesOf(actions: readonly string[], caseId: string | undefined): string
     HAVING argMax(line.outcome, stage) = 'done' AND case_id ${caseId === undefined ? "!= ''" : '= {caseId:String}'}`;
 }
 
-/** How often each action was done in each case. `count`: how many cases there are. */
+/** How often each action was done in each case, by case id. `count`: how many cases there are; 0 skips the query. */
 async function readWork(
   clickhouse: ClickHouseClient,
   accountId: string,

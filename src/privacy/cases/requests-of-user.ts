@@ -1,5 +1,5 @@
-// Which deletions and exports of an account concern a user. Nothing is kept for this question: it reads what requests keep for their own
-// work, which is the users of pending deletions, the keyed hashes of completed ones (for 30 days), and the exports (for a day).
+// Which deletions and exports of an account concern a user. No index exists for this question. It reads what requests keep for their own
+// work: the users of pending deletions, the keyed hashes of completed ones (for 30 days), and the exports (for a day).
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { askAbout, namedUsers } from '../../clickhouse/named-users.js';
@@ -14,7 +14,7 @@ import { targetTable } from '../deletion/user-tables.js';
 import { exportIdsOf, readExports } from '../export/request.js';
 
 export type RequestsOfUser = {
-  /** The newest first. `rows`: how many rows of the user were found; absent while the deletion is pending. */
+  /** From newest to oldest. `rows`: how many rows of the user were found; absent while the deletion is pending. */
   readonly deletions: readonly (DeletionRequest & { readonly rows?: number })[];
   readonly exports: readonly string[];
   /** Whether there are older deletions that were not looked at. */
@@ -46,7 +46,7 @@ export async function findRequestsOf(
 
 type FindOptions = { readonly redis: Redis; readonly clickhouse: ClickHouseClient; readonly secret: string };
 
-/** The latest requests: back to where the hashes of completed ones are no longer kept, or until enough were read. */
+/** The latest requests: enough of them, or all whose hashes are still kept. */
 async function readLatest(redis: Redis, accountId: string) {
   const sinceMs = Date.now() - evidence.keptMs;
   const requests: DeletionRequest[] = [];
@@ -84,7 +84,7 @@ async function findReaching(
   return new Set(rows.map(({ request_id }) => request_id));
 }
 
-/** How many rows of the user the completed deletions found, by request; only those that named the user are in it. */
+/** How many rows of the user each completed deletion found, by request. Has only the requests that named the user. */
 async function findCounted(
   clickhouse: ClickHouseClient,
   secret: string,
@@ -93,7 +93,7 @@ async function findCounted(
 ): Promise<ReadonlyMap<string, number>> {
   if (ids.length === 0) return new Map();
   const asked = names.slice(0, requestsOfUser.namesMax);
-  // Each request has hashes of its own, so a hash that is found belongs to one request.
+  // Each request hashes differently, so a hash that is found belongs to one request.
   const hashes: string[] = [];
   for (const id of ids) {
     hashes.push(...asked.map(evidenceHasher(secret, id)));

@@ -58,7 +58,10 @@ const platformIPv6 = blockListOf([
   'fd00:a9fe:a9fe::1',
 ]);
 
-/** Networks that translate to IPv4: mapped and compatible addresses, NAT64, 6to4. In other networks only the last four bytes may. */
+/**
+ * Networks that translate to IPv4 in known positions: mapped and compatible addresses, NAT64, 6to4. In any other network, an IPv4 address
+ * may stand only in the last four bytes.
+ */
 const translated = blockListOf(['::ffff:0:0/96', '::/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16']);
 
 const special = blockListOf([...specialIPv4, ...specialIPv6]);
@@ -68,8 +71,8 @@ const globalUnicast = blockListOf(['2000::/3']);
 export type AddressCheck = (host: string, address: string) => boolean;
 
 /**
- * `allowed`: addresses, networks and names of hosts, as `config.ts` has checked them. `readOwn`: the addresses of this machine, which may
- * change. From itself, services answer that its firewall hides from others.
+ * `allowed`: addresses, networks and host names, as `config.ts` has checked them. `readOwn`: the current addresses of this machine. They
+ * are refused even if public, since services answer the machine itself where its firewall blocks others.
  */
 export function createAddressCheck(
   allowed: readonly string[],
@@ -94,7 +97,7 @@ function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address));
 }
 
-/** Whether an entry of CALLBACK_ALLOW is one address, as itself or as the smallest network. */
+/** Whether an entry of CALLBACK_ALLOW is a single address, with or without a prefix length. */
 function isOneAddress(entry: string): boolean {
   const [address = '', bits] = entry.split('/');
   const version = isIP(address);
@@ -112,7 +115,7 @@ function isOfPlatform(address: string): boolean {
 
 /**
  * The IPv4 addresses that an IPv6 address may contain: first in the last four bytes, as in most translations, then in the other positions
- * of NAT64 (RFC 6052, which skips byte 8) and 6to4.
+ * of NAT64 (RFC 6052, which skips byte 8) and of 6to4.
  */
 function embeddedIPv4(address: string): string[] {
   const { hostname } = new URL(`http://[${address.split('%')[0]}]`);

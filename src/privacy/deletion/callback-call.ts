@@ -43,7 +43,7 @@ export type CallbackProgress = {
 export type CallbackTry = { readonly at: string } & (CallResult | { readonly error: 'callback_removed' });
 
 /** Whether the receiver has accepted the call. */
-export function isTaken(result: CallResult): boolean {
+export function isAccepted(result: CallResult): boolean {
   return 'answer' in result && result.answer >= 200 && result.answer < 300;
 }
 

@@ -1,7 +1,7 @@
-// Resolves a callback's host name. Accounts choose the name, and so also a DNS server that may never answer. The resolver of `dns` (c-ares)
-// waits for it without a thread and can be cancelled. `dns.lookup` would occupy one of the few threads that the process has, which are
-// also needed to resolve ClickHouse's name. So it is used only for names in CALLBACK_ALLOW, which the operator chooses, and for one name
-// at a time.
+// Resolves a callback's host name. Accounts choose the name, and with it a DNS server that may never answer. The resolver of `dns` (c-ares)
+// waits for it without a thread and can be cancelled. `dns.lookup` would occupy one of the process's few threads, which are also needed to
+// resolve ClickHouse's name. So `dns.lookup` is used only for names in CALLBACK_ALLOW, which the operator chooses, and for one name at a
+// time.
 
 import { lookup, Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
@@ -9,7 +9,7 @@ import { readFile } from 'node:fs/promises';
 /** All addresses of a name. Settles after `msMax` at the latest unless CALLBACK_ALLOW has the name. Rejects if there are none. */
 export type Resolve = (host: string, msMax: number) => Promise<readonly string[]>;
 
-/** Where names are looked up, by default in the system's sources. */
+/** Where names are looked up; by default in the system's sources. */
 export type NameSources = { readonly hostsFile?: string; readonly servers?: readonly string[] };
 
 /** How often and how long each DNS server is asked; the second try waits twice as long. */
@@ -28,7 +28,7 @@ export function createResolve(allowed: readonly string[], sources: NameSources =
   };
 }
 
-/** IPv4 and IPv6 addresses alternately, so that a few tries reach both. One family suffices if the other is not answered. */
+/** IPv4 and IPv6 addresses alternately, so that a few tries reach both. If the query for one family fails, the other suffices. */
 async function askDns(host: string, msMax: number, servers: NameSources['servers']): Promise<string[]> {
   const resolver = new Resolver(asking);
   if (servers !== undefined) resolver.setServers(servers);
@@ -54,7 +54,7 @@ function lookUp(host: string): Promise<readonly string[]> {
     .then((found) => found.map(({ address }) => address))
     .finally(() => lookUps.delete(host));
   lookUps.set(host, addresses);
-  // The next one starts even if this one fails.
+  // The next look-up starts even if this one fails.
   lastLookUp = addresses.catch(() => undefined);
   return addresses;
 }
@@ -68,7 +68,7 @@ async function readHosts(file: string, host: string): Promise<string[]> {
   });
 }
 
-/** A machine may lack the file. */
+/** A machine may have no such file. */
 function noHosts(error: NodeJS.ErrnoException): string {
   if (error.code !== 'ENOENT') throw error;
   return '';

@@ -11,24 +11,24 @@ import { endTurn, newOwner, takeTurn } from '../../redis/lease.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { callbackJobs } from '../../tuning.js';
-import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
+import { type CallOptions, type CallResult, call, isAccepted } from './callback-call.js';
 import type { DeletionRequest } from './request.js';
 import { statusOf } from './view.js';
 
-/** Requests whose callbacks are due; only some of them if there are many. */
+/** Requests whose callbacks are due; a random selection if there are many. */
 export async function readDueCallbacks(redis: Redis): Promise<string[]> {
   return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);
 }
 
-/** Makes a call of an account, or settles with `'busy'` when the maximum of its calls is already running. */
+/** Makes a call for an account, or settles with `'busy'` if the account already has the maximum of calls running. */
 export type WithinShare = (
   accountId: string,
   makeCall: () => Promise<CallResult>,
 ) => Promise<CallResult | 'busy'>;
 
 /**
- * Calls once. Settles with `ended` if the call succeeded, was given up, or is not or no longer due; with `busy` if the account's calls left
- * no room, so that it was not tried. Rejects when Redis fails; the call is then still due.
+ * Calls once. Settles with `ended` if the call succeeded, was given up, or is not due (any more); with `due` if it is to be tried again;
+ * with `busy` if the account had too many calls running, so that none was made. Rejects when Redis fails; the call is then still due.
  */
 export async function tryCallback(
   redis: Redis,
@@ -52,7 +52,7 @@ export async function tryCallback(
   if (result === 'busy') return 'busy';
   crash('call_answered');
   const isOver = target === undefined || nowMs - Date.parse(completed_at) >= callbacks.triedForMs;
-  const state = 'answer' in result && isTaken(result) ? 'delivered' : isOver ? 'failed' : 'pending';
+  const state = 'answer' in result && isAccepted(result) ? 'delivered' : isOver ? 'failed' : 'pending';
   const tries = [...callback.tries, { at: new Date(nowMs).toISOString(), ...result }];
   const changed: DeletionRequest = {
     ...request,

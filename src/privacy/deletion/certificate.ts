@@ -1,6 +1,5 @@
-// The certificate of a complete deletion: what was deleted when, by which request, with the counts, signed by the
-// deployment. It is made of the request's document, so it says no more than was counted and names no user, and it is the
-// same whenever it is asked for.
+// The certificate of a complete deletion: what was deleted when, by which request, with the counts, signed by the deployment. It is derived
+// from the request's document alone. So it says no more than was counted, names no user, and is the same whenever it is requested.
 
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { keyIdOf, privatePartOf, publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
@@ -42,7 +41,7 @@ export function certify(request: DeletionRequest, key: SigningKey): SignedCertif
     deletion_request_id: request.deletion_request_id,
     account_id: request.account_id,
     app_id: request.app_id,
-    // Who has no key has no time of one.
+    // Without an API key there is no time of its creation.
     ...(submitted_by === undefined ? { key_created_at: request.key_created_at } : { submitted_by }),
     ...(reference === undefined ? {} : { reference }),
     submitted_at: request.submitted_at,
@@ -61,12 +60,12 @@ export function certify(request: DeletionRequest, key: SigningKey): SignedCertif
   return { certificate, signature: { algorithm: 'Ed25519', key_id: key.key_id, value } };
 }
 
-/** Whether a certificate is one that the owner of the key has signed, and why not. */
+/** Whether the owner of the key has signed a certificate; if not, why. */
 export type Verification =
   | { readonly genuine: true; readonly key_id: string; readonly certificate: object }
   | { readonly genuine: false; readonly reason: string };
 
-/** Checks the text of a certificate. Any text may be given. */
+/** Checks the text of a certificate. The text may be anything. */
 export function verifyCertificate(text: string, publicKey: KeyObject): Verification {
   const document = isLong(text) ? undefined : parse(text);
   const form = document === undefined ? undefined : formOf(text);
@@ -88,18 +87,18 @@ export function verifyCertificate(text: string, publicKey: KeyObject): Verificat
     signed.toString('base64') === value &&
     verify(null, Buffer.from(canonicalJson(certificate)), publicKey, signed);
   if (!isSigned) return { genuine: false, reason: 'the signature does not belong to this certificate' };
-  // A reader may take it for certified.
+  // A reader might think that the signature covers it.
   if (Object.keys({ ...beside, ...besideValue }).length > 0)
     return { genuine: false, reason: 'something that was not signed stands beside the certificate' };
-  // Of two values under one name only the last is checked, but a reader may see the other one.
+  // Of two values with one name only the last is checked, but a reader may see the first.
   if (form.names !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
-  // The signature is of the values, but a reader may take -0, 0e999 or 1e-400 for something else than 0.
+  // The signature covers values, not their spelling: a reader may not take -0, 0e999 or 1e-400 for 0.
   if (!form.hasPlainNumbers)
     return { genuine: false, reason: 'it has a number in another form than was signed' };
   return { genuine: true, key_id: known, certificate };
 }
 
-/** Checks it by the key of this deployment. */
+/** Checks the text of a certificate with the key of this deployment. */
 export async function verifyOwn(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -121,7 +120,7 @@ export function readPublicKey(text: string): KeyObject | undefined {
 }
 
 /**
- * A text that depends on the content of a document only: without blanks, the names of each object sorted by UTF-16 units.
+ * A text that depends only on a document's content: without whitespace, the names in each object sorted by UTF-16 units.
  * @see https://www.rfc-editor.org/rfc/rfc8785 (our documents have texts, whole numbers, lists and objects)
  */
 export function canonicalJson(value: unknown): string {
@@ -132,22 +131,22 @@ export function canonicalJson(value: unknown): string {
   return `{${sorted.map(([name, field]) => `${JSON.stringify(name)}:${canonicalJson(field)}`).join(',')}}`;
 }
 
-/** More commas and colons than a certificate has. Anybody may send a text, and checking costs what it consists of. */
+/** More commas and colons than a certificate has. Anybody may send a text, and the cost of checking grows with them. */
 const separatorsMax = 8 * userTables.length * administration.environmentsPerAccountMax;
 
 function isLong(text: string): boolean {
   return text.split(/[,:]/, separatorsMax + 1).length > separatorsMax;
 }
 
-/** More than a certificate has, and few enough to go down by recursion. */
+/** More levels than a certificate has, and few enough for recursion. */
 const levelsMax = 16;
 
-/** Strings and numbers as a whole, and what structures a document otherwise. For texts that are JSON. */
+/** Whole strings and numbers, and the brackets and colons between them. For valid JSON only. */
 const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]|-?\d[\d.eE+-]*/g;
 
 /**
- * How many names the objects of a text that is JSON have, repeats included, and whether each number is written as JSON.stringify
- * writes it; undefined if it has too many levels.
+ * How many names the objects in a JSON text have, repeats included, and whether each number is written as JSON.stringify writes it;
+ * undefined if the text has too many levels.
  */
 function formOf(text: string): { readonly names: number; readonly hasPlainNumbers: boolean } | undefined {
   let [level, names, hasPlainNumbers] = [0, 0, true];

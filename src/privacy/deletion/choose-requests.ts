@@ -19,24 +19,24 @@ export type ChooseOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly epoch: string;
   readonly shards: number;
-  /** Accounts whose requests ClickHouse refused at the last attempt. */
+  /** Accounts whose requests ClickHouse refused to count at the last attempt. */
   readonly refused?: ReadonlySet<string>;
 };
 
 export type ChosenRequests = {
   /** In the order of submission. */
   readonly requests: readonly DeletionRequest[];
-  /** Those of refused accounts, by account: others share no mutation with them. */
+  /** The chosen requests of refused accounts, by account: no other request shares a mutation with them. */
   readonly refusedBefore: readonly (readonly DeletionRequest[])[];
-  /** Those of all accounts. */
+  /** The environments of all accounts. */
   readonly environments: readonly Environment[];
-  /** No requests were chosen, since all wait for an unreachable server or for the move of a shard. */
+  /** No requests were chosen: all of them wait for an unreachable server or for the move of a shard. */
   readonly waitsForServers: boolean;
 };
 
 /**
- * Chooses the pending requests of a round, and records in the others what they wait for; or chooses the hidden requests that can be
- * counted together, without `seen`. Throws StateNotLoaded when Redis was emptied.
+ * Chooses pending requests for a round, and records in the others what they wait for. With `hiddenDeletions`, chooses hidden requests that
+ * can be counted together, leaving out those in `seen`. Throws StateNotLoaded when Redis was emptied.
  */
 export async function chooseRequests(
   { redis, clickhouse, epoch, shards, refused = new Set() }: ChooseOptions,
@@ -47,13 +47,13 @@ export async function chooseRequests(
   const members = seen.size === 0 ? all : all.filter(({ requestId }) => !seen.has(requestId));
   const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
-  // Read after the requests: so a record that was acknowledged before one of them is either stored or seen as outstanding here.
+  // Read after the requests, so that a record acknowledged before one of them is either stored or still seen as outstanding.
   const isStored = await readStored({ redis, epoch, shards });
   const isStoredIn = (request: DeletionRequest, shard: number) => isStored(shard, request.fences[shard]);
   const mayBeReady = (request: DeletionRequest) =>
     request.verified_at !== undefined ||
     Array.from({ length: shards }).some((_, shard) => isStoredIn(request, shard));
-  // Reading them reads the whole registry, so not if all requests wait.
+  // This reads the whole registry, so only if some request may be ready.
   const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
   const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
   const shardsOf = new Map<string, Set<number>>();
@@ -101,7 +101,7 @@ export async function chooseRequests(
   return { requests, refusedBefore, environments, waitsForServers: unserved.length > 0 && others === 0 };
 }
 
-/** Which shards' rows can be deleted: their server is known and answers, and no other server has some of them. */
+/** The shards whose rows can be deleted: their server is known and answers, and no other server has some of their rows. */
 async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
   const servers = serversOf(clickhouse);
   await refreshShardTable(redis, servers);

@@ -1,6 +1,6 @@
-// Repeats deletions on older data: on a restored backup that cannot be queried yet, or on a server that was set back, whose data is being
-// queried. The users are found by their hashes among all users of that data. The rest is a deletion round on that data: with the same
-// keys, fences and counts, so no other rows are touched, and none after a fence.
+// Repeats deletions on older data: on a restored backup that cannot be queried yet, or on a server that was set back and is being queried.
+// It finds the users by their hashes among all users of that data. The rest is a deletion round on that data, with the same keys, fences
+// and counts: so it touches no other rows, and none above a fence.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -40,13 +40,13 @@ export type DeleteAgainOptions = {
   readonly environments: readonly Environment[];
 };
 
-/** Settles with the number of deleted rows when none is left. May be repeated. */
+/** Settles with the number of deleted rows once none is left. May be repeated. */
 export async function deleteAgain(
   { redis, clickhouse, shards, environments }: DeleteAgainOptions,
   deleted: readonly DeletedRequest[],
 ): Promise<number> {
   await dropRoundTables(clickhouse);
-  // Rows of requests that were hidden when the backup was made: masked, they would not be found among the users below.
+  // Requests that were hidden when the backup was made have masked rows, whose users would not be found below.
   await eraseMasked(clickhouse, userTables);
   if (deleted.length === 0) return 0;
   const tables = await createRoundTables(
@@ -72,7 +72,7 @@ export async function deleteAgain(
     const left = await countLeft(clickhouse, tables, table);
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fences);
-    // The index may lack their keys, since it is older than these deletions.
+    // The key index is older than these deletions, so it may lack the keys of these rows.
     await indexKeysOf(clickhouse, table, predicate);
     await recordTaken(clickhouse, table, predicate, 'deleted');
     const removed = await removalPredicate(clickhouse, tables, table, predicate);

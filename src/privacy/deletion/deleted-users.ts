@@ -1,7 +1,7 @@
 // Keyed hashes of the users that completed requests have deleted, so that they can be deleted again from a restored backup, or from a
-// ClickHouse that was set back. A request's targets are removed when it is complete, but older data still has the users' rows. So for a
-// month, and as long as such a backup is kept, Redis keeps a hash of each user of the request, including merged ones: SipHash with 128
-// bits, with a key that only the registry has.
+// ClickHouse that was set back. A request's targets are removed when it is complete, but older data still has the users' rows. So Redis
+// keeps a hash of each user of the request, including merged ones, for a month, and longer if a backup with older data is kept longer. The
+// hash is SipHash with 128 bits, with a key that only the registry has.
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { inBatches, inBatchesAsync } from '../../batches.js';
@@ -23,8 +23,8 @@ const hashBytes = 16;
 const idsPerStatementMax = 1_000;
 
 /**
- * Stores the hashes of these requests' users, as far as ClickHouse has them among the targets, for at least a month, since ClickHouse may
- * be set back. May be repeated, even when some of the targets have been removed.
+ * Stores the hashes of those users of these requests that are still among the targets in ClickHouse. They are kept for at least a month,
+ * since ClickHouse may be set back. May be repeated, even when some of the targets have been removed.
  */
 export async function keepDeletedUsers(
   redis: Redis,
@@ -39,7 +39,7 @@ export async function keepDeletedUsers(
     await withHashKey(redis, clickhouse, async (key) => {
       const { writesAtOnceMax, hashBytesPerWrite } = deletionRounds;
       const each = eachRequest(clickhouse, key, ids);
-      // Not one by one: each would wait for a sync, and all of a round's requests with it.
+      // Several at once: each write waits for a sync, and all requests of the round would wait for the sum.
       for await (const some of inBatchesAsync(
         each,
         writesAtOnceMax,
@@ -53,25 +53,25 @@ export async function keepDeletedUsers(
 
 type Hashes = { readonly id: string; readonly found: Buffer };
 
-/** A longer list of an earlier call stays: targets may have been removed since. */
+/** Leaves a longer list of an earlier call, since targets may have been removed since then. */
 async function keep(redis: Redis, requestId: string, found: Buffer, keepMs: number): Promise<void> {
   const key = registryKeys.deletedUsers(requestId);
   if ((await redis.strlen(key)) >= found.length) {
     await redis.pexpire(key, keepMs, 'GT');
     return;
   }
-  // In pieces, since commits wait for each write; under another name until it is complete.
+  // In pieces, since commits wait behind each write; under another name until the list is complete.
   const unfinished = `${key}:${randomBytes(6).toString('hex')}`;
   for (let at = 0; at < found.length; at += deletionRounds.hashBytesPerWrite) {
     const piece = found.subarray(at, at + deletionRounds.hashBytesPerWrite);
     if (at === 0) await redis.set(unfinished, piece, 'PX', keepMs);
-    // Redis was emptied meanwhile.
+    // Redis was emptied in between.
     else if ((await redis.append(unfinished, piece)) !== at + piece.length) throw new StateNotLoaded();
   }
   await redis.rename(unfinished, key);
 }
 
-/** Yields the hashes of one request after another, since a request may have a hundred thousand users. */
+/** Yields the hashes request by request, since one request may have a hundred thousand users. */
 async function* eachRequest(
   clickhouse: ClickHouseClient,
   key: string,
@@ -97,7 +97,7 @@ async function* eachRequest(
   if (id !== undefined) yield { id, found: Buffer.concat(found) };
 }
 
-/** The hashes of a request's users, in hexadecimal digits; undefined if they are not or no longer kept. */
+/** The hashes of a request's users, in hexadecimal digits; undefined if none are kept (any more). */
 export async function readDeletedUsers(redis: Redis, requestId: string): Promise<string[] | undefined> {
   const bytes = await redis.getBuffer(registryKeys.deletedUsers(requestId));
   if (bytes === null) return undefined;
@@ -115,7 +115,7 @@ export function hashOfUser(key: string): string {
   return `sipHash128Keyed(${key}, concat(app_id, ${user}))`;
 }
 
-/** Puts the key of the hashes into a table while `work` runs, since statements are logged. */
+/** Puts the key of the hashes into a table while `work` runs: in the text of a statement it would be logged. */
 export async function withHashKey<Result>(
   redis: Redis,
   clickhouse: ClickHouseClient,

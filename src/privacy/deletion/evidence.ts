@@ -20,8 +20,8 @@ export function evidenceHasher(secret: string, requestId: string): (target: Targ
 const hashBytes = 16;
 
 /**
- * Keeps the evidence of requests of a round, given by number and id. To be called once their rows are counted and before
- * any is deleted; may be repeated, and then the last call stands. Settles with how many of the users of each were found.
+ * Keeps the evidence of requests of a round, given by number and id. Call it when their rows are counted and before any is deleted. It may
+ * be repeated; the last call stands. Settles with how many users of each request were found.
  */
 export async function keepEvidence(
   clickhouse: ClickHouseClient,

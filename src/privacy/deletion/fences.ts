@@ -11,8 +11,8 @@ import { untilTrue } from '../../wait.js';
 export type Fenced = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
 /**
- * The fence of one shard. `version`: makes this version of the suppressions binding there. Throws StateNotLoaded when the shard does not
- * belong to the deployment.
+ * Takes the fence of one shard, in decimal digits. With `version`, also makes that version of the suppressions binding there. Throws
+ * StateNotLoaded when the shard does not belong to the deployment.
  */
 export async function takeFence(
   { redis, epoch }: Pick<Fenced, 'redis' | 'epoch'>,
@@ -25,7 +25,7 @@ export async function takeFence(
   return String(fence);
 }
 
-/** The fences by shard. Throws StateNotLoaded when a shard does not belong to the deployment. */
+/** Takes the fences of all shards, by shard. Throws StateNotLoaded when a shard does not belong to the deployment. */
 export async function takeFences(fenced: Fenced): Promise<string[]> {
   const fences: string[] = [];
   for (let shard = 0; shard < fenced.shards; shard++) fences.push(await takeFence(fenced, shard));
@@ -36,8 +36,8 @@ export async function takeFences(fenced: Fenced): Promise<string[]> {
 export type IsStored = (shard: number, fence: string | undefined) => boolean;
 
 /**
- * Asks all shards. If the answer is unknown, it is no: the shard's Redis server is unreachable, or was emptied, and then inserts of what
- * it held may be running.
+ * Asks all shards. A shard whose answer is unknown counts as not stored: its Redis server is unreachable, or was emptied, in which case
+ * inserts of what it held may still be running.
  */
 export async function readStored({ redis, epoch, shards }: Fenced): Promise<IsStored> {
   const oldest = await Promise.all(
@@ -53,7 +53,7 @@ export async function readStored({ redis, epoch, shards }: Fenced): Promise<IsSt
   };
 }
 
-/** Settles with whether all records of these shards up to the fences are stored in time. Other shards do not matter. */
+/** Settles with whether all records of these shards up to the fences are stored in time. Ignores other shards. */
 export async function untilStored(
   fenced: Fenced,
   fences: readonly string[],

@@ -1,5 +1,5 @@
-// The targets of pending requests in ClickHouse, where they survive a loss of Redis and where users are resolved. Copies them, and
-// removes the targets of verified requests and those that a stopped worker left behind.
+// The targets of pending requests in ClickHouse, where they survive a loss of Redis and where users are resolved. This file copies them
+// there, and removes those of verified requests and those that a stopped worker left behind.
 
 import { inBatches } from '../../batches.js';
 import { readRow, readRows } from '../../clickhouse/answers.js';
@@ -34,7 +34,7 @@ export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): P
   }
 }
 
-/** Divides requests into groups whose lists fit into the worker's memory together. */
+/** Divides requests into groups whose target lists fit into the worker's memory. */
 function* inGroups(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
   const { targetsMax, copiedWeightMax } = deletionRounds;
   let group: DeletionRequest[] = [];
@@ -112,7 +112,7 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
 function rowOf({ deletion_request_id }: DeletionRequest, { target, place }: PlacedTarget) {
   return {
     request_id: deletion_request_id,
-    // Of a named user; a resolved one has its environment here.
+    // Empty for a named user; resolved users have their environment here.
     app_id: '',
     ...columnsOfTarget(target),
     place,
@@ -135,8 +135,8 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
 }
 
 /**
- * Removes targets of requests that are not pending: a paused worker may have copied them too late. `readPendingIds` is called after the
- * targets are listed, so that a new request's targets do not look stray. It must reject when it cannot know.
+ * Removes targets of requests that are not pending; a worker that was paused may have copied them too late. Calls `readPendingIds` after
+ * listing the targets, so that those of a new request do not look stray. It must reject when it cannot know the pending requests.
  */
 export async function purgeStrayTargets(
   clickhouse: ClickHouseClient,
@@ -157,7 +157,7 @@ export async function purgeStrayTargets(
 /** This many ids fit the text of a statement (262,144 bytes). */
 const idsPerStatementMax = 1_000;
 
-/** All ids have one form, which we generate; nothing else gets into a statement. */
+/** The ids as a list for a statement. We generate all ids in one form; anything else is refused. */
 export function quoteIds(ids: readonly string[]): string {
   for (const id of ids) if (!/^[0-9a-f-]{36}$/.test(id)) throw new Error('a request id is malformed');
   return ids.map((id) => `'${id}'`).join(', ');

@@ -1,5 +1,5 @@
-// Lists the requests of an account, the newest first. One sorted set has the requests of all accounts, so that the cost of a page depends
-// on what it shows and not on the size of the registry.
+// Lists the requests of an account, from newest to oldest. One sorted set has the requests of all accounts, so that the cost of a page
+// depends on what it shows and not on the size of the registry.
 
 import { deletions } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
@@ -12,7 +12,7 @@ export type ListedWhat = {
   /** A status or a state; undefined for any. */
   readonly state: string | undefined;
   readonly reference: string | undefined;
-  /** `next` of the previous page: where it ended, and the id of a request that the first page showed ahead of its position. */
+  /** `next` of the previous page: the position where it ended, and the id of a request that the first page showed out of order. */
   readonly after: string | undefined;
 };
 
@@ -22,7 +22,7 @@ export type ListedPage = {
   readonly next: string | undefined;
 };
 
-/** At least this many positions of each account are read at once. */
+/** At least this many positions of each account are read in one step. */
 const placesOfAccountMin = 10;
 
 const cursorForm = /^\d{14} [0-9a-f-]{36}( [0-9a-f-]{36})?$/;
@@ -33,18 +33,18 @@ export function isListCursor(text: string): boolean {
   return cursorForm.test(text);
 }
 
-/** The member of a request in the sorted set. The script that stores a request makes it by Redis's clock. */
+/** A request's member in the sorted set. The script that stores a request builds the same text, by Redis's clock. */
 export function listedMember(request: DeletionRequest): string {
   const at = String(Date.parse(request.submitted_at)).padStart(14, '0');
   return `${request.account_id} ${at} ${request.deletion_request_id}`;
 }
 
-/** A page of the account's requests. Throws StateNotLoaded when Redis was emptied. */
+/** A page of an account's requests. Throws StateNotLoaded when Redis was emptied. */
 export function listOfAccount(redis: Redis, accountId: string, what: ListedWhat): Promise<ListedPage> {
   return listOfAccounts(redis, [accountId], what);
 }
 
-/** A page of the requests of several accounts together. Costs one command for each, and the page's documents. */
+/** A page of the requests of several accounts together. Costs one Redis command for each account, and the page's documents. */
 export async function listOfAccounts(
   redis: Redis,
   accountIds: readonly string[],
@@ -54,8 +54,8 @@ export async function listOfAccounts(
     (state === undefined || request.status === state || request.state === state) &&
     (reference === undefined || request.reference === reference);
   const requests: DeletionRequest[] = [];
-  // The newest request with a reference is found directly, however many came after it. Later pages leave it out, even if another request
-  // has the reference by then.
+  // The newest request with a reference is found directly and comes first, however many requests are newer. Later pages leave it out, even
+  // if another request has the reference by then.
   let ahead = after?.slice(placeLength + 1);
   if (reference !== undefined && after === undefined) {
     const named = await readNamed(redis, accountIds, reference);
@@ -80,7 +80,7 @@ export async function listOfAccounts(
   return { requests, next: cursor(last) };
 }
 
-/** The next requests of the accounts, with their positions in the list. Redis may lack a document. */
+/** The next positions of the accounts, each with its request; undefined where Redis lacks the document. */
 async function readPlaces(redis: Redis, accountIds: readonly string[], after: string | undefined) {
   const limit = Math.max(
     placesOfAccountMin,
@@ -88,17 +88,17 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
   );
   const lists = await readLoaded(redis, (transaction) => {
     for (const accountId of accountIds) {
-      // '!' follows the blank.
+      // '!' sorts directly after the blank, so this is the end of the account's members.
       const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
       transaction.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, limit);
     }
     return transaction;
   });
-  // Times and ids have fixed lengths, so texts sort like them.
+  // Times and ids have fixed lengths, so sorting the texts sorts by time.
   const ofAccounts = (lists as string[][]).map((list, at) =>
     list.map((member) => member.slice(`${accountIds[at]} `.length)),
   );
-  // An account that has more requests may have the next ones after its last position here.
+  // An account whose list was cut off may have more requests after its last position here, so positions below it are not complete yet.
   const known = ofAccounts.filter((list) => list.length === limit).map((list) => list.at(-1) ?? '');
   const lowest = known.sort().at(-1) ?? '';
   const places = ofAccounts
@@ -118,7 +118,7 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
   };
 }
 
-/** The newest request of the accounts with a reference, while the reference is remembered. */
+/** The newest request of the accounts that has this reference, while the reference is remembered. */
 async function readNamed(
   redis: Redis,
   accountIds: readonly string[],

@@ -1,7 +1,7 @@
-// Retrying a failed row and deleting its user exclude each other. Otherwise, between being read from one table and inserted into the
-// other, a row would be in no table that a deletion reads. Restoring a backup excludes both, since it replaces the tables; and the start
-// of a shard's move excludes all of them. If the process that holds the lock is paused, the lock expires. That is safe: the statement of
-// a retry reads its row from the failed rows that are left.
+// Retrying a failed row and deleting its user exclude each other. Otherwise a row could be in no table that a deletion reads, between being
+// read from one table and being inserted into the other. Restoring a backup excludes both, since it replaces the tables; and the start of a
+// shard's move excludes all of these. If the process that holds the lock is paused, the lock expires. That is safe: the statement of a
+// retry reads its row from the failed rows that are still there.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isExemptInsertRunning } from '../../clickhouse/store.js';
@@ -11,7 +11,10 @@ import { type Lease, newOwner, withLease } from '../../redis/lease.js';
 import { maintenanceLock } from '../../tuning.js';
 import { untilTrue } from '../../wait.js';
 
-/** For each kind of work, the kinds whose lock it may take over, since their process may have been killed. All of these are safe. */
+/**
+ * For each kind of work, the kinds whose lock it may take over, since their process may have been killed. Each of them can safely be cut
+ * short.
+ */
 const takenFrom = {
   round: ['round', 'retention'],
   retention: ['retention'],
@@ -21,8 +24,8 @@ const takenFrom = {
 } as const;
 
 /**
- * Runs `work` while no other process holds the lock, and no restore exchanges tables or was interrupted while it did. Otherwise settles
- * with `locked` without running it. `waitMsMax`: how long it waits for another process.
+ * Runs `work` while no other process holds the lock, unless a restore is exchanging tables or was interrupted while it did. Settles with
+ * `locked`, without running it, if it cannot. `waitMsMax`: how long it waits for another process.
  */
 export async function withMaintenanceLock<Result>(
   redis: Redis,
@@ -38,8 +41,8 @@ export async function withMaintenanceLock<Result>(
 }
 
 /**
- * Settles when no failed row is being retried. A process that has lost the lock may have started a retry before the row was deleted; a
- * statement that starts later finds no row.
+ * Settles when no failed row is being retried. A process that has lost the lock may have started a retry before the row was deleted;
+ * statements that start later find no row.
  */
 export async function untilNoRetryRuns(clickhouse: ClickHouseClient): Promise<void> {
   const noneRuns = async () => !(await isExemptInsertRunning(clickhouse));

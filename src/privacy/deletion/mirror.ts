@@ -86,7 +86,7 @@ async function insertDocuments(
   await insertRows(clickhouse, 'deletion_requests', rows);
 }
 
-/** The completed form of a request takes precedence over every pending form, even if another worker copies one later. */
+/** The completed form of a request outranks every pending form, even one that another worker copies later. */
 function versionOf(document: string, version: number): number {
   return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
 }
@@ -98,8 +98,8 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   const open: DeletionRequest[] = [];
   let count = 0;
   let highest = 0n;
-  // Written while being read, since these are all requests ever submitted: parsing them at once would take longer than the right to load
-  // lasts without a renewal.
+  // Written while being read: these are all requests ever submitted, and parsing them in one go would keep this process from renewing its
+  // right to load.
   for await (const call of inScriptCalls(readRequests(clickhouse), ({ document }) => document.length)) {
     const commands: Command[] = [];
     for (const { document, counted } of call) {

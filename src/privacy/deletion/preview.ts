@@ -28,7 +28,7 @@ import type { Target } from './targets.js';
 export type Preview = {
   readonly usersFound: number;
   readonly found: readonly FoundRows[];
-  /** The named users without rows, and those that have similar users. */
+  /** The named users that have no rows, and those that have similar users. */
   readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
 };
 
@@ -41,15 +41,15 @@ export function createPreviews(clickhouse: ClickHouseClient, msMax: number = pre
   const places = createPlaces(previews.places);
   return {
     /**
-     * What a deletion of these users would find now. Accounts take turns. `busy`: there was no free place in time. `too_long`: it did not
-     * end in time. Rejects when ClickHouse or Redis fails, or with StateNotLoaded.
+     * Looks up what a deletion of these users would find now. Accounts take turns. `busy`: no place was free in time, or a shard was being
+     * moved. `too_long`: the look-up did not end in time. Rejects when ClickHouse or Redis fails, or with StateNotLoaded.
      */
     preview: async (options: PreviewOptions, accountId: string, targets: readonly Target[]) => {
       const giveUpAt = performance.now() + msMax;
       const endPlace = await places.take({ account: accountId });
       if (endPlace === undefined) return 'busy';
       const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(endPlace);
-      // A statement that is still running after the deadline is ended soon; the answer does not wait for that.
+      // A statement that still runs at the deadline is ended soon after; the answer does not wait for it.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<'too_long'>((resolve) => {

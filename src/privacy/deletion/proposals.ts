@@ -1,6 +1,6 @@
-// Deletions that a second person has to confirm, where an account wants that. Who proposes one and who confirms it each submit the
-// same list: what is kept in between is a keyed hash of it, and no name. It is in Redis only; a proposal that is lost, or that
-// nobody confirms in a week, is made again. Who confirms one takes it away first, so it is confirmed once.
+// Deletions that a second person has to confirm, if the account requires it. The person who proposes and the person who confirms each
+// submit the same list; in between only a keyed hash of it is kept, and no name. Proposals are in Redis only: one that is lost, or that
+// nobody confirms within a week, has to be made again. Confirming takes the proposal away first, so it can be confirmed only once.
 
 import { randomUUID } from 'node:crypto';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
@@ -15,9 +15,9 @@ import { type Submission, targetsOf } from './targets.js';
 export type Proposal = AdministrationAnswers['withdrawProposal'];
 
 export type Proposed =
-  /** The proposal waits, now or since the same person made it earlier. */
+  /** The proposal waits for a confirmation; the same person may have made it earlier. */
   | { readonly how: 'proposed'; readonly proposal: Proposal }
-  /** Somebody else had proposed it: it may be carried out. If nothing comes of that, it is put back. */
+  /** Somebody else had proposed it, so it may be carried out. Call `putBack` if that fails. */
   | { readonly how: 'confirms'; readonly proposal: Proposal; readonly putBack: () => Promise<void> }
   | { readonly how: 'too_many' };
 
@@ -29,11 +29,11 @@ export type ProposeOptions = {
   /** Who proposes or confirms. */
   readonly by: string;
   readonly caseId: string | undefined;
-  /** Whether somebody who has proposed a deletion may still delete. */
+  /** Whether somebody who proposed a deletion is still allowed to delete. */
   readonly mayStill: (by: string) => Promise<boolean>;
 };
 
-/** Takes what another person has proposed by the same list; undefined if nobody has. Of several at once, one gets it. */
+/** Takes another person's proposal with the same list; undefined if there is none. If several take it at once, one gets it. */
 export async function takeProposal(
   { redis, secret, accountId, by, mayStill }: ProposeOptions,
   submission: Submission,
@@ -54,7 +54,7 @@ export async function takeProposal(
   try {
     await onReplicas(redis, key, take);
   } catch (error) {
-    // What the replicas do not confirm is not taken.
+    // The replicas have not confirmed the removal, so it does not count.
     await putBack(taken).catch(() => undefined);
     throw error;
   }
@@ -63,14 +63,14 @@ export async function takeProposal(
   return undefined;
 }
 
-/** Keeps a proposal unless there is one; whether it is kept. */
+/** Keeps a proposal unless one is there already. Settles with whether it did. */
 async function keepFirst(redis: Redis, key: string, field: string, text: string): Promise<boolean> {
   const isFirst = (await redis.hsetnx(key, field, text)) === 1;
   await onReplicas(redis, key, () => redis.pexpire(key, bounds.keptMs));
   return isFirst;
 }
 
-/** Proposes a deletion. If another person was faster, it confirms theirs. */
+/** Proposes a deletion. If another person has proposed it in the meantime, this confirms theirs. */
 export async function propose(options: ProposeOptions, submission: Submission): Promise<Proposed> {
   const { redis, secret, accountId, by, caseId } = options;
   const { list, reference, suppress } = submission;
@@ -91,12 +91,12 @@ export async function propose(options: ProposeOptions, submission: Submission): 
   if (await keepFirst(redis, key, field, JSON.stringify(proposal))) return { how: 'proposed', proposal };
   const ofOther = await takeProposal(options, submission);
   if (ofOther !== undefined) return ofOther;
-  // Their own, or of somebody who may not delete any more: it begins anew.
+  // The existing proposal is their own, or is by somebody who may no longer delete: a new one replaces it.
   await onReplicas(redis, key, () => redis.hset(key, field, JSON.stringify(proposal)));
   return { how: 'proposed', proposal };
 }
 
-/** The same for the same users, in any order, and the same wishes. */
+/** The key of a proposal: equal for the same users in any order with the same wishes. */
 function fieldOf(secret: string, { list, suppress, eraseNow }: Submission): string {
   return [hashOfList(secret, targetsOf(list)), suppress ? 'suppress' : '', eraseNow ? 'now' : ''].join(' ');
 }
@@ -105,7 +105,7 @@ function hasEnded({ ends_at }: Proposal): boolean {
   return Date.parse(ends_at) <= Date.now();
 }
 
-/** The proposals of an account, the latest first. Those that have ended are taken away. */
+/** An account's proposals, from the latest. Removes those that have ended. */
 export async function listProposals(redis: Redis, accountId: string): Promise<readonly Proposal[]> {
   const key = registryKeys.deletionProposals(accountId);
   const found = Object.entries(await redis.hgetall(key)).map(
@@ -119,7 +119,7 @@ export async function listProposals(redis: Redis, accountId: string): Promise<re
     .sort((a, b) => b.proposed_at.localeCompare(a.proposed_at));
 }
 
-/** Takes a proposal away; settles with it, or with undefined if there is none of this id. */
+/** Withdraws a proposal. Settles with it, or with undefined if there is none with this id. */
 export async function withdrawProposal(
   redis: Redis,
   accountId: string,
@@ -129,7 +129,7 @@ export async function withdrawProposal(
   for (const [field, text] of Object.entries(await redis.hgetall(key))) {
     const proposal = JSON.parse(text) as Proposal;
     if (proposal.proposal_id !== id) continue;
-    // One that was withdrawn must not be there again for somebody to confirm.
+    // A withdrawn proposal must not come back for somebody to confirm.
     await onReplicas(redis, key, () => redis.hdel(key, field));
     return proposal;
   }

@@ -35,7 +35,7 @@ export async function keepReferences(
     const key = registryKeys.deletionReference(digest);
     const [kept, leftMs] = transactionValues(await redis.multi().get(key).pttl(key).exec());
     const [hash = '', id] = String(kept ?? '').split(' ');
-    // The reference has expired meanwhile, or names a later request.
+    // The reference has expired since, or names a later request.
     if (id !== requestId) continue;
     values.push({
       reference_digest: digest,

@@ -30,10 +30,10 @@ export type DeletionRequest = {
   readonly targets: number;
   /** The weight of their list (`weightOfList`). */
   readonly weight: number;
-  /** For each shard the highest segment number given before the submission was answered. */
+  /** For each shard the highest segment number that was in use before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';
-  /** Counts the writes of its progress, so that a worker writes nothing after another one has taken over. */
+  /** Counts the updates of its progress, so that a worker writes nothing after another one has taken over. */
   readonly revision?: number;
   /** What a pending request is doing or waiting for. */
   readonly state: DeletionState;
@@ -47,22 +47,22 @@ export type DeletionRequest = {
   readonly users_found?: number;
   /** Until when the counts of each named user are kept; known with `found`. */
   readonly evidence_until?: string;
-  /** Since when no query shows any of the rows. */
+  /** When queries stopped showing any of its rows. */
   readonly hidden_at?: string | undefined;
   /** How many of the found rows are left while a round runs, by environment and table. */
   readonly left?: readonly FoundRows[];
-  /** The mutations that were issued last in each table, with the mark in their text, and their ids once these are known. */
+  /** The latest mutations of each table, with the mark in their text, and their ids once these are known. */
   readonly mutations: readonly {
     readonly table: string;
     readonly mark: string;
     readonly mutation_id?: string;
   }[];
-  /** When every table was counted and had no rows left. */
+  /** When every table was counted and none had a row left. */
   readonly verified_at?: string;
-  /** The tables that were counted then. */
+  /** The tables that were counted at that time. */
   readonly verified_tables?: readonly string[];
   readonly completed_at?: string;
-  /** Until when the last backup is kept that existed then: it may still have the users. */
+  /** When the last of the backups that existed at completion ends: until then a backup may still have the users. */
   readonly backups_end_at?: string;
   /** Only if its account had a callback when the request was completed. */
   readonly callback?: CallbackProgress;
@@ -96,15 +96,15 @@ export async function readDeletions(redis: Redis, ids: readonly string[]): Promi
   return requests;
 }
 
-/** Other callers of Redis wait for no more than this many: about a megabyte. */
+/** Bounds how long other callers of Redis wait: this many requests are about a megabyte. */
 const requestsPerRead = 1_000;
 
 export type PendingMember = { readonly accountId: string; readonly requestId: string };
 
 /**
- * The requests that are pending at the call and still when they are read, the oldest first. Read with the epoch: an emptied Redis has
- * none, and a caller that trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is not `epoch`, which
- * only observers leave out. Hidden requests are in another list.
+ * The requests that are pending both at the call and when they are read, from the oldest. Checks the epoch as it reads: an emptied Redis
+ * has no pending requests, and a caller that believed this would drop the targets of all of them. Throws StateNotLoaded when the epoch is
+ * not `epoch`, which only observers leave out. Hidden requests are in another list.
  */
 export async function readPendingMembers(
   redis: Redis,
@@ -112,7 +112,7 @@ export async function readPendingMembers(
   list: string = registryKeys.pendingDeletions,
 ): Promise<PendingMember[]> {
   const members = new Set<string>();
-  // From the newest to the oldest: a load in between gives requests lower scores, so none is missed.
+  // From newest to oldest: if Redis is loaded in between, requests get lower scores, so none is missed.
   for (let below = '+inf'; ; ) {
     const replies = await redis
       .multi()
@@ -127,7 +127,9 @@ export async function readPendingMembers(
   }
 }
 
-/** Pending and hidden requests, some perhaps twice, so that none is missed that moves from one list to the other meanwhile. */
+/**
+ * Pending and hidden requests. Reads one list twice, so that a request that moves between the lists is not missed; so some may be repeated.
+ */
 export async function readUnfinishedMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
   const { hiddenDeletions, pendingDeletions } = registryKeys;
   const members: PendingMember[] = [];
@@ -144,7 +146,7 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The ids of an account's pending requests that are not hidden, in no order. Throws StateNotLoaded when the epoch differs. */
+/** The ids of an account's pending requests that are not hidden, in any order. Throws StateNotLoaded when the epoch differs. */
 export async function readPendingIds(redis: Redis, epoch: string, accountId: string): Promise<string[]> {
   const [members] = await readLoaded(
     redis,
@@ -155,7 +157,7 @@ export async function readPendingIds(redis: Redis, epoch: string, accountId: str
   return (members as string[]).map((member) => memberOfText(member).requestId);
 }
 
-/** The pending requests, the oldest first, for observers. They must not decide anything. */
+/** The pending requests, from the oldest. For observers only: an emptied Redis is not noticed, so nothing may be decided from this. */
 export async function observePending(redis: Redis): Promise<DeletionRequest[]> {
   const members = await readPendingMembers(redis);
   return readDeletions(
@@ -184,7 +186,7 @@ export async function readDeletionTargets(redis: Redis, requestId: string): Prom
   return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
 }
 
-/** The targets in such a text, each with its place in the list; undefined unless there are as many as the request has. */
+/** The targets in such a text, each with its place in the list; undefined unless their number is that in the request. */
 export function targetsOfText(request: DeletionRequest, text: string): PlacedTarget[] | undefined {
   if (text === '') return undefined;
   const placed = (JSON.parse(text) as TargetList).flatMap((target, place) =>
@@ -208,7 +210,10 @@ export async function updateDeletion(
   return changed as DeletionRequest;
 }
 
-/** Writes progress of many, in pieces. Nothing is written of a piece in which another process has changed a request, nor of later ones. */
+/**
+ * Writes the progress of many requests, piece by piece. If another process has changed a request, its piece and all later ones are not
+ * written, and this throws ConcurrentUpdate.
+ */
 export async function updateDeletions(
   redis: Redis,
   all: readonly (readonly [request: DeletionRequest, changes: Partial<DeletionRequest>])[],
@@ -242,12 +247,12 @@ export async function updateDeletions(
   return changed.map(({ next }) => next);
 }
 
-/** Whether a verified request was hidden before: for callers who asked for something since then it is over. */
+/** Whether a verified request was hidden first. For callers who asked for something after that, it is over. */
 function wasHidden({ hidden_at, verified_at }: DeletionRequest): boolean {
   return verified_at !== undefined && hidden_at !== undefined && hidden_at !== verified_at;
 }
 
-/** Marks a request complete and removes its targets. ClickHouse must already have it as complete. */
+/** Marks a request complete and removes its targets. ClickHouse must already have the complete form. */
 export async function completeDeletion(redis: Redis, request: DeletionRequest): Promise<void> {
   await runScript(
     redis,
@@ -271,7 +276,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
   );
 }
 
-/** Records that the targets of a request are lost, so that it is no longer pending. `seen`: what Redis has of them. */
+/** Records that a request's targets are lost, so that it is no longer pending. `seen`: the text of its targets that was read in Redis. */
 export async function markTargetsLost(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(

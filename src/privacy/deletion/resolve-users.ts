@@ -1,9 +1,9 @@
-// Resolves the users that requests name to merged users, in each environment. An identity includes all user_ids that were identified by
-// it. A user_id includes its identity and the other user_ids of that identity. Both as merged up to the request's fence.
+// Resolves the users that requests name to merged users, in each environment. An identity includes all user_ids that were identified by it.
+// A user_id includes its identity and the other user_ids of that identity. Only merges up to the request's fence count.
 //
-// A later request must not see what an earlier one deletes, whether or not that one has been carried out. Otherwise the users of the later
-// one would depend on the time between them. Between rounds the rows are gone. Within a round, requests are resolved in passes: each pass
-// resolves the earliest of the requests that may need the same identification. The others then do not see what it deletes.
+// A request must not see what an earlier one deletes, whether or not that one has been carried out; otherwise its users would depend on
+// when the rounds run. In a later round those rows are gone. Within a round, requests are resolved in passes: each pass resolves the
+// earliest of the requests that may need the same identification, and the remaining ones then do not see what it deletes.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -13,15 +13,15 @@ import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-ke
 import { type RoundTables, recordSizes } from './round-tables.js';
 import { targetTable } from './user-tables.js';
 
-/** How many requests that may need the same identification are resolved in one round; the others wait for the next. */
+/** The maximum of passes in a round; requests that are still unresolved after them wait for the next round. */
 const passesMax = 4;
 
 const identifications = storedTable('user_identities');
 const rowName = 'app_id, segment, commit_number, row_number';
 
 /**
- * Finds the users of the unresolved requests in the environments of these tables. `accounts`: the accounts of the round's requests, by
- * number. `leftOut`: requests that are ignored. Settles with the requests that have to wait for the next round. May be repeated until
+ * Finds the users of the unresolved requests in the environments of these tables. `accounts`: the account of each request of the round, by
+ * request number. `leftOut`: requests to ignore. Settles with the requests that have to wait for the next round. May be repeated until
  * something was deleted.
  */
 export async function findReachedUsers(
@@ -45,7 +45,7 @@ export async function findReachedUsers(
   return new Set(open);
 }
 
-/** Fills the keys with the users of all requests but these. */
+/** Fills the tables of keys with the users of all requests except these. */
 export async function fillKeysWithout(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -54,7 +54,7 @@ export async function fillKeysWithout(
   await fillKeys(client, tables, isNoneOf(leftOut));
 }
 
-/** Resolves the only request of a preview, and fills the keys with its users. Stores nothing. */
+/** Resolves the only request of a preview, and fills the tables of keys with its users. Stores nothing. */
 export async function resolveAlone(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   await findUsers(client, tables, '1', false);
   await fillKeys(client, tables, '1');
@@ -80,7 +80,7 @@ function sharesAccount(open: readonly number[], accounts: readonly string[]): bo
   return new Set(open.map((request) => accounts[request])).size < open.length;
 }
 
-/** Records the identifications that resolved requests delete, each with the first such request. */
+/** Records the identifications that resolved requests delete, each with the first request that deletes it. */
 async function fillCovered(client: ClickHouseClient, tables: RoundTables, isResolved: string): Promise<void> {
   await fillKeys(client, tables, isResolved);
   await emptyScratch(client, [tables.covered]);
@@ -94,10 +94,10 @@ async function fillCovered(client: ClickHouseClient, tables: RoundTables, isReso
 }
 
 /**
- * The open requests that may use an identification which an earlier open request may delete. Whatever other requests delete, a request
- * uses and deletes only the identifications of the users that it names, and of all users that were ever identified by an identity that
- * it names or that one of those users has. So no links are followed further, and the memory is linear in the names and the users found:
- * for each only the first request that may delete it is kept. Others that name a user_id with it wait in any case.
+ * The open requests that may use an identification which an earlier open request may delete. A request uses and deletes only the
+ * identifications of the users that it names, and of all users that were ever identified by an identity that it names or that one of those
+ * users has; this holds whatever other requests delete. So links are followed no further, and memory is linear in the names and the users
+ * found: each keeps only the first request that may delete it. Later requests that name the same user have to wait in any case.
  */
 async function findWaiting(
   client: ClickHouseClient,
@@ -146,7 +146,7 @@ async function findWaiting(
   return new Set(rows.map(({ request }) => Number(request)));
 }
 
-/** Finds the merged users of requests, in addition to those that they name. */
+/** Finds the merged users of the requests, and adds them to the users that the requests name. */
 async function findUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -191,9 +191,9 @@ function namedBy(tables: RoundTables, isAsking: string) {
 }
 
 /**
- * The identifications of wanted user_ids or identities that requests see: up to their fences, without those that an earlier request
- * deletes. `wanted` has request, app_id (empty for the whole account), account_id, fences, user_id and identity. The table's key finds
- * the few users in question: merging all users first took 0.6 s with 200,000 identified users.
+ * The identifications that requests see of the wanted user_ids or identities: up to their fences, without those that an earlier request
+ * deletes. `wanted` has the columns request, app_id (empty for the whole account), account_id, fences, user_id and identity. The table's
+ * key finds these few users directly: merging all users first took 0.6 s with 200,000 identified users.
  */
 function identificationsSeen(
   tables: RoundTables,
@@ -213,7 +213,7 @@ function identificationsSeen(
       ${afterOthers ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : ''}`;
 }
 
-/** The identifications that meet a condition and that some open request may still see. */
+/** The identifications that meet a condition and that an open request may still see. */
 function usableIdentifications(
   tables: RoundTables,
   isOpen: string,

@@ -1,6 +1,6 @@
-// Chooses the pending requests of the next round. Accounts take turns, so an account waits for no more of another account's requests than
-// fit into one round beside its own. Within an account requests stay in the order of submission, since the users of a later request
-// depend on what an earlier one deletes. Pure.
+// Chooses the pending requests of the next round. Accounts take turns, so an account waits for no more requests of another account than fit
+// into one round beside its own. An account's own requests stay in the order of submission, since the users of a later request depend on
+// what an earlier one deletes. Pure.
 
 import { deletionRounds } from '../../tuning.js';
 import type { DeletionRequest, PendingMember } from './request.js';
@@ -32,9 +32,8 @@ export function requestIdsInTurns(members: readonly PendingMember[], countMax: n
 }
 
 /**
- * Fills a round from requests in turns. The oldest ready request comes first, so that every request gets its time. In each
- * turn small requests come before large ones. An account drops out of the round when its next request is not ready or no
- * longer fits.
+ * Fills a round from requests in turns. The oldest ready request comes first, so that no request waits for ever. In each turn small
+ * requests come before large ones. An account takes no further part in the round once its next request is not ready or does not fit.
  */
 export function fillRound<R extends Candidate>(
   turns: readonly (readonly R[])[],

@@ -11,7 +11,7 @@ import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
-/** Counts the rows that a round's requests with keys delete. The other functions of this file read these counts. */
+/** Counts the rows that the requests in the tables of keys delete. The other functions of this file read these counts. */
 export async function countReachedRows(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const columns = 'app_id, identity, user_id';
   const counts = userTables.map(
@@ -22,7 +22,7 @@ export async function countReachedRows(client: ClickHouseClient, tables: RoundTa
   await recordSizes(client, tables, [tables.reached]);
 }
 
-/** Finds the identities that look like a named one. Each is stored with the first segment that contains it, by shard. */
+/** Finds the identities that look like a named one, and stores each with the first segment that contains it, by shard. */
 export async function findSimilarIdentities(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const found = userTables.map(
     (table) => `SELECT account_id, shard, identity, min(segment) FROM (
@@ -34,7 +34,7 @@ export async function findSimilarIdentities(client: ClickHouseClient, tables: Ro
   await recordSizes(client, tables, [tables.alike]);
 }
 
-/** The condition on rows whose identity looks like a named one. With few named users it uses the indexes. */
+/** SQL: whether a row's identity looks like a named one. With few named users it uses the indexes. */
 export function similarPredicate(tables: RoundTables): string {
   const named = `SELECT ${plainForm('identity')} FROM ${tables.users} WHERE app_id = '' AND user_id IS NULL`;
   return hasFewUsers(tables)
@@ -49,7 +49,7 @@ export async function forgetCounts(client: ClickHouseClient, tables: RoundTables
   for (const table of counted) tables.sizes.set(table, 0);
 }
 
-/** The rows by environment and table, for each request by its number. */
+/** The counted rows by environment and table, for each request by its number. */
 export async function readFoundRows(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -85,7 +85,10 @@ export type NamedUser = {
   readonly similar: number;
 };
 
-/** The counts of every user that a request of the round names, with or without rows. `areKept`: false for a preview, without places. */
+/**
+ * The counts of every user that a request of the round names, including users without rows. `areKept`: false for a preview, which has no
+ * places.
+ */
 export async function* readNamedUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -132,9 +135,9 @@ export async function* readNamedUsers(
 }
 
 /**
- * The named users that have rows, and how many (request, identity, user_id, rows): the rows of the whole merged user, in all
- * environments. A row of two named users counts for both. A merged user is written as `i` and its identity, or `u` and its only user_id;
- * so the cost is linear in the names and in the users found, however many names one user has.
+ * SQL for the named users that have rows, with columns (request, identity, user_id, rows). `rows` counts those of the whole merged user, in
+ * all environments. If one merged user has two named users, its rows count for both. A merged user is written as `i` and its identity, or
+ * `u` and its only user_id. So the cost is linear in the names and the users found, however many names one user has.
  */
 function rowsOfNamedUsers(tables: RoundTables): string {
   const ofUserId = "concat('u', toString(assumeNotNull(user_id)))";

@@ -1,7 +1,7 @@
-// The users of a round, by key. A named user has one key for all environments of the account; a merged user has a key in its
-// environment. Each key has the fences of its requests by shard. From the keys follow whether the round deletes a row and for which
-// requests, and the predicate of the mutations. Targets are never in the text of a statement: ten thousand exceed its length, and
-// quoting by hand has deleted whole tables.
+// The users of a round, by key. A named user has one key for all environments of the account; a merged user has a key in its environment.
+// Each key has the fences of its requests by shard. The keys decide whether the round deletes a row and for which requests, and yield the
+// predicate of the mutations. The text of a statement never contains targets: ten thousand exceed its maximum length, and hand-written
+// quoting has deleted whole tables.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readLong } from '../../clickhouse/long-statement.js';
@@ -11,7 +11,7 @@ import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-look
 import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { UserTable } from './user-tables.js';
 
-/** Fills the tables of keys with the users of the requests whose number meets a condition. */
+/** Fills the tables of keys with the users of the requests whose number meets a condition in SQL. */
 export async function fillKeys(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -51,7 +51,7 @@ export async function fillKeys(
   await recordSizes(client, tables, filled);
 }
 
-/** The environments in which a table still has rows of the round, and how many. */
+/** How many rows of the round a table still has, by environment; environments without any are missing. */
 export async function countLeft(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -65,7 +65,7 @@ export async function countLeft(
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
 
-/** The requests that still have rows of a table on disk, including masked ones, and whether queries show some of them. */
+/** The requests that still have rows of a table on disk, including masked rows, and whether queries show any of these. */
 export async function readOnDisk(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -82,7 +82,7 @@ export async function readOnDisk(
 /** More environments than this do not fit into the text of a statement (262,144 bytes). */
 const namedEnvironmentsMax = 5_000;
 
-/** The predicate of a mutation: the rows of these environments that the round reaches. `fences`: all those of its requests. */
+/** The predicate of a mutation: the rows of these environments that the round deletes. `fences`: those of all its requests. */
 export function mutationPredicate(
   tables: RoundTables,
   appIds: readonly string[],
@@ -103,7 +103,7 @@ export function mutationPredicate(
   return `${list} AND segment <= ${fenceMax} AND ${isReached(tables)}`;
 }
 
-/** The rows of a table that requests delete, with these columns; a row appears once for each such request. */
+/** SQL for the rows of a table that requests delete, with these columns and `request`: one row for each request that deletes it. */
 export function rowsReached(tables: RoundTables, table: UserTable, columns: string): string {
   return `SELECT ${columns}, e.request AS request FROM (
       SELECT ${columns}, segment AS row_segment, ${shardOfRow(tables)} AS shard,
@@ -113,12 +113,12 @@ export function rowsReached(tables: RoundTables, table: UserTable, columns: stri
     WHERE row_segment <= r.fences[shard + 1]`;
 }
 
-/** The condition on rows of the round's environments. */
+/** SQL: whether a row belongs to an environment of the round. */
 export function inEnvironments(tables: RoundTables): string {
   return `app_id IN (SELECT app_id FROM ${tables.environments})`;
 }
 
-/** The account and the shard of a row. */
+/** SQL for the account and the shard of a row. */
 export function environmentOf(tables: RoundTables): string {
   return `${accountOf(tables)} AS account_id, ${shardOfRow(tables)} AS shard`;
 }
@@ -127,7 +127,7 @@ function isReached(tables: RoundTables): string {
   return `(${isNamed(tables)} AND ${fenceOfKeys(tables, keysOfRow(tables))} >= segment)`;
 }
 
-/** Each user is looked up in a granule's Bloom filter; for more users than this, reading the granule is cheaper. */
+/** Up to this many users are looked up in a granule's Bloom filter one by one; with more, reading the granule is cheaper. */
 const indexedUsersMax = 1_000;
 
 /** Whether the round's users are looked up in the indexes. */
@@ -136,9 +136,9 @@ export function hasFewUsers({ sizes, users }: RoundTables): boolean {
 }
 
 /**
- * A first filter: passes all rows that the round deletes, and perhaps others. Computing keys for every row and looking up their fences
- * takes twice as long. Few users are named by a subquery, since the indexes by_identity and by_user_id cannot use a table of the
- * engine Set.
+ * A first filter: passes all rows that the round deletes, and perhaps others. Without it, computing the keys of every row and looking up
+ * their fences takes twice as long. A few users are named by a subquery, since the indexes by_identity and by_user_id cannot use a table of
+ * the engine Set.
  */
 function isNamed(tables: RoundTables): string {
   const { users, identities, userIds } = tables;
@@ -149,8 +149,8 @@ function isNamed(tables: RoundTables): string {
 }
 
 /**
- * The keys of a row. The kind comes first, since the identity "7" and the user_id 7 are two users. Capital letters are the kinds for
- * whole accounts, since account ids look like app_ids.
+ * The keys of a row. Each begins with its kind, since the identity "7" and the user_id 7 are two users. Kinds for whole accounts are
+ * capital letters, since account ids look like app_ids.
  */
 function keysOfRow(tables: RoundTables): readonly string[] {
   const account = accountOf(tables);

@@ -5,23 +5,23 @@
 
 import type { RoundTables } from './round-tables.js';
 
-/** The account of a row. */
+/** SQL for the account of a row. */
 export function accountOf(tables: RoundTables): string {
   return ofEnvironment(tables, 'account_id', "''");
 }
 
-/** The shard of a row. */
+/** SQL for the shard of a row. */
 export function shardOfRow(tables: RoundTables): string {
   return ofEnvironment(tables, 'shard', 'toUInt16(0)');
 }
 
-/** The requests of a row's keys, each once. */
+/** SQL for the requests of a row's keys, each once. */
 export function requestsOfKeys(tables: RoundTables, keys: readonly string[]): string {
   if (tables.areOnDisk) return `arrayDistinct(arrayMap(r -> toUInt32(r), ${writtenRequests(tables, keys)}))`;
   return `arrayDistinct(arrayConcat(${keys.map((key) => joined(tables.keys, 'requests', key)).join(', ')}))`;
 }
 
-/** The highest fence of a row's keys in its shard. A missing key has the fence 0; every segment is above it. */
+/** SQL for the highest fence of a row's keys in its shard. A missing key has the fence 0, which every segment is above. */
 export function fenceOfKeys(tables: RoundTables, keys: readonly string[]): string {
   const shard = shardOfRow(tables);
   if (!tables.areOnDisk) {
@@ -42,7 +42,7 @@ export function fenceOfKeys(tables: RoundTables, keys: readonly string[]): strin
 
 const shardsMax = 65_536;
 
-/** The requests of all keys, in decimal digits. */
+/** SQL for the requests of all keys, in decimal digits. */
 function writtenRequests(tables: RoundTables, keys: readonly string[]): string {
   const source = tables.keys;
   const texts = keys.map((key) => listed(key, 'key', "arrayStringConcat(requests, ' ')", source, "''"));
@@ -59,7 +59,7 @@ function joined(table: string, column: string, key: string): string {
   return `joinGet('${table}', '${column}', ${key})`;
 }
 
-/** The value that a table has for a key, by lists of both in the same order. */
+/** SQL for the value that a table has for a key, from two lists of constants in the same order: the keys and the values. */
 function listed(
   key: string,
   keyColumn: string,

@@ -1,6 +1,6 @@
-// A round on several ClickHouse servers: each server that has environments of the round's accounts has round tables for those. The
-// primary server, which always takes part, has the targets and gets what the others find and count; so everything about a whole
-// request is computed there. With one server, a round has only this part.
+// A round on several ClickHouse servers. Each server that has environments of the round's accounts has round tables for them. The primary
+// server, which always takes part, has the targets and receives what the others find and count; so whatever concerns a whole request is
+// computed there. With one server, a round has only the primary part.
 
 import { Readable } from 'node:stream';
 import { type Lines, streamLines } from '../../clickhouse/answers.js';
@@ -19,7 +19,7 @@ import {
 export type RoundPart = {
   readonly client: ClickHouseClient;
   readonly tables: RoundTables;
-  /** The environments of the round whose rows it has. */
+  /** The environments of the round whose rows this server has. */
   readonly appIds: ReadonlySet<string>;
 };
 
@@ -29,7 +29,7 @@ export type RoundParts = {
   readonly all: readonly RoundPart[];
 };
 
-/** Creates the tables of a round on the servers that have its environments. Only the primary one has the named users yet. */
+/** Creates the tables of a round on the servers that have its environments. Only the primary part has the named users at first. */
 export async function createParts(
   primary: ClickHouseClient,
   round: string,
@@ -56,7 +56,7 @@ export async function distributeUsers({ primary, all }: RoundParts): Promise<voi
   for (const part of all) if (part !== primary) await copyRows(primary, part, 'users');
 }
 
-/** Copies the users that the other parts have found for some requests to the primary part, which has those it found itself. */
+/** Copies the users that the other parts have found for these requests to the primary part, which already has its own. */
 export async function gatherUsers({ primary, all }: RoundParts, requests: readonly number[]): Promise<void> {
   if (requests.length === 0) return;
   const found = `app_id != '' AND request IN (${requests.join(', ')})`;
@@ -68,7 +68,7 @@ export async function gatherCounts({ primary, all }: RoundParts, table: 'reached
   for (const part of all) if (part !== primary) await copyRows(part, primary, table);
 }
 
-/** Copies rows of a table of the round to the same table of another part. */
+/** Copies rows of one of the round's tables to the same table of another part. */
 async function copyRows(
   from: RoundPart,
   to: RoundPart,
@@ -77,7 +77,7 @@ async function copyRows(
 ): Promise<void> {
   const table = from.tables[name];
   const lines = streamLines(from.client, { query: `SELECT DISTINCT * FROM ${table} WHERE ${condition}` });
-  // If the answer is incomplete, so is the insert, and it fails.
+  // If the answer breaks off, the insert is incomplete too and fails.
   const inserted = await to.client.exec({
     query: `INSERT INTO ${table} FORMAT JSONEachRow`,
     values: Readable.from(bytesOf(lines)),

@@ -1,7 +1,7 @@
-// The tables of one round of deletions (clickhouse/scratch.ts): in ClickHouse's memory on a single server. They hold the round's requests
-// and environments, the named and the found users, and the same users by key for the predicate of the mutations. Their size depends on
-// the lists of targets, not on the number of environments, since a named user is named for all of them. They are checked after every
-// use: a restart empties them, and an empty table matches no rows.
+// The tables of one round of deletions (clickhouse/scratch.ts); on a single server they are in ClickHouse's memory. They hold the round's
+// requests and environments, its named and found users, and these users by key for the predicate of the mutations. Their size depends on
+// the lists of targets, not on the number of environments, since a named user is stored once for all of them. Every use is followed by a
+// check: a restart empties the tables, and an empty table matches no rows.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -24,7 +24,7 @@ import { targetTable, userTables } from './user-tables.js';
 export type RoundRequest = {
   readonly requestId: string;
   readonly accountId: string;
-  /** By shard: the highest segment number from which it deletes. */
+  /** By shard: the highest segment number of which it deletes rows. */
   readonly fences: readonly string[];
   /** Its users are already resolved and stored. */
   readonly resolved: boolean;
@@ -60,7 +60,7 @@ const structures = {
   covered: ['app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32'],
   /** For each key: its fences by shard, and its requests. */
   keys: ['key String, fences Array(UInt64), requests Array(UInt32)', { lookUp: 'key' }],
-  /** Every user of the round in any environment, up to any fence: one look-up rules out all other rows. */
+  /** Every user of the round, whatever the environment or fence: one look-up rules out all other rows. */
   identities: ['identity String', 'Set'],
   userIds: ['user_id UInt64', 'Set'],
   /** Positions of the rows that the current mutation removes (round-rows.ts). */
@@ -71,7 +71,7 @@ type TableOfRound = keyof typeof structures;
 
 /** The names of these tables. */
 export type RoundTables = Readonly<Record<TableOfRound, string>> & {
-  /** Whether all replicas have the tables, instead of one server in its memory. */
+  /** Whether the tables are on the disks of all replicas, rather than in the memory of one server. */
   readonly areOnDisk: boolean;
   /** A name that occurs only in the texts of this round's mutations. */
   readonly mark: string;
@@ -120,7 +120,7 @@ export async function createRoundTables(
     tables.environments,
     environments.map(({ appId, accountId, shard }) => ({ app_id: appId, account_id: accountId, shard })),
   );
-  // Includes the users that an interrupted round had found, but only of resolved requests: of others a crash may have left a part.
+  // Includes users that an interrupted round had found, but only of resolved requests: for others, a crash may have left only some of them.
   await fillScratch(
     client,
     tables.users,
@@ -162,7 +162,7 @@ export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin:
   await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
 }
 
-/** Drops the tables with this prefix that are at least this old. `before` is called in any case: after a restart there may be no tables. */
+/** Drops the tables with this prefix that are at least this old. Calls `before` in any case, since a restart may have left no tables. */
 export async function dropTables(
   client: ClickHouseClient,
   prefix: string,
@@ -170,7 +170,7 @@ export async function dropTables(
   ageSecondsMin = 0,
 ): Promise<void> {
   const names = await listScratch(client, prefix, ageSecondsMin);
-  // Dropping a table waits for its statements, which continue after their process was killed.
+  // Dropping a table waits for statements that use it, and these continue after their process was killed.
   await endLong(client, names);
   await before();
   for (const name of names) await dropScratch(client, name);
@@ -189,8 +189,8 @@ export async function countNamed(
 }
 
 /**
- * Rejects if a table of the round no longer has all rows that it was filled with. Otherwise every count before this call saw complete
- * tables, since an emptied table is never refilled.
+ * Rejects if a table of the round lacks rows that it was filled with. Otherwise every count before this call saw complete tables, since an
+ * emptied table is never refilled.
  */
 export async function assertIntact(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const sizes = await readSizes(client, [...tables.sizes.keys()]);
@@ -199,7 +199,7 @@ export async function assertIntact(client: ClickHouseClient, tables: RoundTables
   }
 }
 
-/** Checks that the other tables lost no rows, then records how many rows these tables have now. */
+/** Checks that the other tables have lost no rows, then records how many rows these tables have now. */
 export async function recordSizes(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -212,7 +212,7 @@ export async function recordSizes(
   }
 }
 
-/** The number of rows of tables in memory. One statement reads all, since each costs ten milliseconds. */
+/** The row counts of these tables in memory. One statement reads all of them, since each statement costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
   const rows = await readRows<{ sized: string; rows: string | null }>(client, {
     query: `SELECT concat(database, '.', name) AS sized, toString(total_rows) AS rows FROM system.tables

@@ -27,9 +27,10 @@ export type SubmitOptions = {
 };
 
 /**
- * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users with the same reference before.
- * `reference_taken`: it has submitted other users with it. `too_many`: the account has too many pending requests. `too_heavy`: they have
- * too many users or too long names. `full`: those of all accounts do. `erased_lately`: it has recently had rows erased at once.
+ * `stored`: it is in Redis's append-only file. `known`: the account has already submitted the same users with the same reference.
+ * `reference_taken`: it has submitted other users with that reference. `too_many`: the account has too many pending requests. `too_heavy`:
+ * its pending requests have too many users or too long names. `full`: those of all accounts together do. `erased_lately`: it recently had
+ * rows erased at once.
  */
 export type Submitted =
   | { readonly how: 'stored' | 'known'; readonly requestId: string }
@@ -101,7 +102,7 @@ export async function submitDeletion(
     );
   let stored = await store(wants ? { erase: 'now' } : {});
   if (stored === 1 && wants) deletionsErasedNow.inc();
-  // An account whose setting asks for it, not this submission, is not refused: its rows are erased later.
+  // If the account's setting asked for erasure at once, not this submission, it is not refused: its rows are erased later.
   if (howRefused.get(Number(stored)) === 'erased_lately' && !eraseNow) stored = await store({});
   crash('deletion_stored');
   if (stored === -2) throw new StateNotLoaded();

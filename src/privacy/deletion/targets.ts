@@ -23,7 +23,7 @@ export type TargetList = readonly (Target | '')[];
 export type Submission = {
   readonly list: TargetList;
   readonly reference: string | undefined;
-  /** Only asks what would be found. */
+  /** Only asks what a deletion would find. */
   readonly dryRun: boolean;
   /** Also suppresses the users. */
   readonly suppress: boolean;
@@ -89,7 +89,7 @@ function targetOf(user: User, field: string): Target | Rejection {
   return rejection('invalid_user_id', 'user_id must be an integer from 0 to 2^53 - 1.', `${field}.user_id`);
 }
 
-/** The columns of a row that names a target: one of them is set. */
+/** The columns of a row that names a target; exactly one of them is set. */
 export function columnsOfTarget(target: Target): {
   readonly identity: string;
   readonly user_id: string | null;
@@ -98,7 +98,7 @@ export function columnsOfTarget(target: Target): {
   return target.startsWith('i') ? { identity: name, user_id: null } : { identity: '', user_id: name };
 }
 
-/** The weight of a list of users, given as Redis's text, against the limits of its account. */
+/** The weight of a list of users, which counts towards the account's limits. `text`: the list as stored in Redis. */
 export function weightOfList(text: string, users: number): number {
   return Buffer.byteLength(text) + userWeight * users;
 }

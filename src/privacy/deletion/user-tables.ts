@@ -1,6 +1,5 @@
 // Every table in ClickHouse with users' data, in the order in which a deletion empties them: the tables of all kinds of records, and the
-// failed rows. The table from which merged users are resolved comes last; otherwise a crash in between would lose which users a request
-// means.
+// failed rows. The table that resolves merged users comes last; otherwise a crash in between would lose which users a request means.
 
 import { type StoredTable, storedTable } from '../../clickhouse/tables.js';
 import { type TableName, tables } from '../../contract/records.js';

@@ -30,7 +30,7 @@ function countsOf(request: DeletionRequest): object {
   };
 }
 
-/** How many rows a request found, of which none is left once it is complete. */
+/** How many rows a request found. Once it is complete, none of them is left. */
 export function rowsOf(found: DeletionRequest['found'] = []): number {
   return found.reduce((sum, { rows }) => sum + rows, 0);
 }

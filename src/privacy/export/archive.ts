@@ -1,6 +1,6 @@
-// An export as a zip archive for the person whom it is about: pages to read and, beside each, the same as CSV and as lines of JSON. A page
-// has few enough records that a browser shows it at once; only one page's records are in memory. The list of files ends an archive, so an
-// incomplete one cannot be opened.
+// An export as a zip archive for the person whom it is about: pages to read and, beside each, its records as CSV and as lines of JSON. A
+// page has few enough records for a browser to show it at once, and only one page's records are in memory. A zip archive ends with its list
+// of files, so an incomplete one cannot be opened.
 
 import { Readable } from 'node:stream';
 import type { Lines } from '../../clickhouse/answers.js';
@@ -16,7 +16,10 @@ type File = { readonly name: string; readonly pieces: Iterable<Buffer> };
 /** How times and environments are shown. `environments`: their names by app_id. */
 export type ReadingOf = { readonly times: Times; readonly environments: ReadonlyMap<string, string> };
 
-/** Yields the archive of all lines of an export, the last one included. Throws what `lines` throws, before the archive has its end. */
+/**
+ * Yields the archive of all lines of an export, the last line included. If `lines` throws, this throws the same before the archive is
+ * complete.
+ */
 export async function* archiveOf(lines: AsyncIterable<Lines>, reading: ReadingOf): AsyncGenerator<Buffer> {
   const zip = new ZipFile();
   const output = zip.outputStream as Readable;
@@ -30,10 +33,10 @@ export async function* archiveOf(lines: AsyncIterable<Lines>, reading: ReadingOf
 
 /** Settles when the archive's reader has received nearly all of the file. */
 function add(zip: ZipFile, { name, pieces }: File): Promise<void> {
-  // The archive keeps the callback that starts a file until its end; that must not keep the file's contents.
+  // The archive keeps the callback that starts a file until its end, so the callback must not hold the file's contents.
   let unread: Iterable<Buffer> | undefined = pieces;
   return new Promise((settle, reject) => {
-    // The fastest level, as for lines.
+    // The fastest compression level, as for an export as lines.
     zip.addReadStreamLazy(name, { compressionLevel: 1 }, (take) => {
       const stream = Readable.from(unread as Iterable<Buffer>, { objectMode: false });
       unread = undefined;
@@ -42,7 +45,7 @@ function add(zip: ZipFile, { name, pieces }: File): Promise<void> {
   });
 }
 
-/** A text in pieces, each made in a few milliseconds, between which the process does other work. */
+/** A text in pieces, each made within a few milliseconds, so that the process can do other work in between. */
 function* piecesOf(parts: Iterable<string>): Generator<Buffer> {
   let piece = '';
   for (const part of parts) {

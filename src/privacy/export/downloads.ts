@@ -9,7 +9,7 @@ export type Downloads = ReturnType<typeof createDownloads>;
 export type Download = {
   readonly signal: AbortSignal;
   readonly abort: () => void;
-  /** Settles as `write` does, which passes this many bytes to the reader. Measures how slow the reader is. */
+  /** Calls `write`, which passes this many bytes to the reader, and settles as it does. Measures how slow the reader is. */
   readonly deliver: (bytes: number, write: () => Promise<boolean>) => Promise<boolean>;
   readonly end: () => void;
 };
@@ -21,14 +21,14 @@ export function createDownloads(
   const places = createPlaces(userExports.downloads);
   const running = new Set<Download>();
   return {
-    /** Starts a download once a place is free; undefined if there was none in time. Its `signal` is aborted when it must end. */
+    /** Starts a download once a place is free; undefined if none was free in time. Its `signal` is aborted when it must end. */
     begin: async (accountId: string) => {
       const controller = new AbortController();
       const abort = () => controller.abort();
       let bytesTaken = 0;
       let waitedMs = 0;
       let waitingSinceMs: number | undefined;
-      /** Judged by the time that the reader takes, not by the time in which ClickHouse finds the records. */
+      /** Counts the time that the reader takes, not the time in which ClickHouse finds the records. */
       const isSlow = () => {
         const ms = waitedMs + (waitingSinceMs === undefined ? 0 : performance.now() - waitingSinceMs);
         return ms >= slowAfterMs && bytesTaken < (userExports.slowBytesPerSecondMax * ms) / 1000;
@@ -59,7 +59,7 @@ export function createDownloads(
       running.add(download);
       return download;
     },
-    /** Ends all of them. */
+    /** Aborts all downloads. */
     close: () => {
       for (const { abort } of running) abort();
     },

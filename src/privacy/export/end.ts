@@ -1,5 +1,5 @@
 // Ends the exports that a deletion affects: those that were requested before it and name one of its users. Their requests contain that
-// user's name, and the records go. An export that is requested later waits for the deletion instead.
+// user's name, and their records are about to be deleted. An export that is requested later waits for the deletion instead.
 
 import { hash } from 'node:crypto';
 import { inBatches } from '../../batches.js';
@@ -17,7 +17,7 @@ import { endReadingEverywhere, exportPrefix } from './tables.js';
 
 /**
  * Ends the exports that these deletions affect, with their downloads. Call it while ClickHouse has the users of the deletions, including
- * resolved ones, and still all of their rows. May be repeated. A round of thousands of deletions waits for it, so one query covers many
+ * resolved ones, and still has all of their rows. May be repeated. A round of thousands of deletions waits for it, so one query covers many
  * of them.
  */
 export async function endExportsOf(
@@ -41,7 +41,7 @@ export async function endExportsOf(
   await endNaming(redis, clickhouse, named);
 }
 
-/** The users that exports name, as hashes, since names may be long, and which of the deletions come before each export. */
+/** The users that exports name, hashed since names may be long, and which of the deletions precede each export. */
 type Named = {
   /** By account and user. */
   readonly exportsOf: Map<string, string[]>;

@@ -1,5 +1,5 @@
 // A page of an export for the person whom it is about: HTML without external resources or scripts. It shows every field of every line, so
-// new kinds and fields are shown too, under their own names.
+// that new kinds and fields appear too, under their own names.
 
 import type { Times } from './times.js';
 
@@ -61,7 +61,7 @@ dt { overflow-wrap: anywhere } dd { margin: 0; overflow-wrap: anywhere; white-sp
 @media (max-width: 40rem) { thead { display: none } tr, td { display: block } td { border: 0; padding: .1rem 0 } tr { border-bottom: 1px solid #d5d9de } }
 `;
 
-/** Yields the page of some lines in parts: by environment, then by kind, then by time. */
+/** Yields the page of these lines in parts, grouped by environment, then kind, and sorted by time. */
 export function* pageOf(lines: readonly ExportedLine[], options: PageOptions): Generator<string> {
   const { at, number, links, times, environments } = options;
   const end = lines.find(({ kind }) => kind === 'end');
@@ -100,7 +100,7 @@ ${nav}`;
   yield `${nav}</main>\n</body>\n</html>\n`;
 }
 
-/** Groups of lines with the same `by`, in the order of their first lines. */
+/** Groups of lines with the same `by`, in the order of each group's first line. */
 function grouped(
   lines: readonly ExportedLine[],
   by: (line: ExportedLine) => string,
@@ -153,7 +153,7 @@ function timeTag(iso: string, times: Times): string {
   return `<time datetime="${escaped(iso)}">${escaped(times.shown(iso))}</time>`;
 }
 
-/** The values of a record that was set aside, under the names of their columns. */
+/** The values of a failed row, under the names of their columns. */
 function rowOf(columns: unknown, row: unknown): Readonly<Record<string, unknown>> {
   const [names, values] = [columns, typeof row === 'string' ? parsed(row) : row];
   if (!Array.isArray(names) || !Array.isArray(values)) return { row };
@@ -168,7 +168,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The event_id of records without an idempotency key. */
+/** The event_id of records that were sent without an idempotency key. */
 const noNumber = '00000000-0000-0000-0000-000000000000';
 
 function listOf(fields: Readonly<Record<string, unknown>>, isOurs: boolean, times: Times): string {

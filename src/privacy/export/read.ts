@@ -1,6 +1,6 @@
-// Reads an export: every record that a deletion at the time of its request would delete, from every table that a deletion empties. The code
-// of deletions finds them: users are resolved as in a round with only this request, and the rows are those that its mutations would
-// delete. The names of users are in tables in ClickHouse's memory, never in a statement.
+// Reads an export: every record that a deletion submitted when the export was requested would delete, from every table that a deletion
+// empties. The code of deletions finds them: users are resolved as in a round with only this request, and the rows are those that its
+// mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
 
 import { randomBytes } from 'node:crypto';
 import { type Lines, streamLines } from '../../clickhouse/answers.js';
@@ -42,8 +42,9 @@ export class ExportEnded extends Fault {
 }
 
 /**
- * Yields the lines of an export: merged users, then every record. Throws if any part of it could not be read, or ExportEnded. When it has
- * ended, or `signal` is aborted, its tables are dropped in ClickHouse; if ClickHouse fails just then, as soon as it answers again.
+ * Yields the lines of an export: merged users, then every record. Throws if any part of it could not be read, or ExportEnded. When the
+ * reading has ended, or `signal` is aborted, its tables in ClickHouse are dropped; if ClickHouse fails at that moment, as soon as it
+ * answers again.
  */
 export async function* readUsersRecords(
   { redis, clickhouse }: ReadOptions,
@@ -66,7 +67,7 @@ export async function* readUsersRecords(
       const tables = await createTables(client, names, request, appIds);
       parts.push({ client, tables, reached: mutationPredicate(tables, appIds, request.fences) });
     }
-    // A deletion that ends the export drops its tables after it has removed the request.
+    // A deletion that ends the export removes the request before it drops the tables, so an export that is still there has its tables.
     if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
     // First the users of all servers, then each kind of record.
     const kindCount = statements('', '').length;
@@ -81,7 +82,7 @@ export async function* readUsersRecords(
       }
     }
     await refreshShardTable(redis, servers);
-    // Rows that were moved while their server was read may be missing.
+    // Some rows may be missing if a shard was moved while its server was read.
     if (JSON.stringify(servers.table()) !== JSON.stringify(table))
       throw new Error('rows were moved to another ClickHouse server meanwhile');
   } finally {
@@ -124,7 +125,7 @@ function readLines(
     abort_signal: signal,
     clickhouse_settings: {
       date_time_output_format: 'iso',
-      // The reader determines how long it takes, within the limits of a download.
+      // The reader decides how long it takes, within the limits of a download.
       max_execution_time: 0,
       http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
     },
@@ -134,13 +135,14 @@ function readLines(
 type Statement = { readonly query: string; readonly hasRecords: boolean };
 
 /**
- * The statements of an export, with the predicate of a deletion's mutations. `users`: the table of the found users. A row may match by its
- * identity although its user_id is merged with another identity, so the rows do not show which users are merged.
+ * The statements of an export, with the predicate of a deletion's mutations. `users`: the table of the found users. They have a statement
+ * of their own, since rows do not show which users are merged: a row may match by its identity although its user_id is merged with another
+ * identity.
  */
 function statements(reached: string, users: string): readonly Statement[] {
   const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
     FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
-  // Of the tables those that say most about a user come first, however many events follow.
+  // The tables that say most about a user come first, however many events follow.
   const ofTables = recordTables.toReversed().map((table) => {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];
@@ -151,7 +153,7 @@ function statements(reached: string, users: string): readonly Statement[] {
   const failed = `SELECT 'failed_record' AS kind, app_id, toString(r.user_id) AS user_id, identity, table_name AS table,
       ${columnsByVersion()} AS columns, row, failed_at
     FROM (SELECT app_id, user_id, identity, table_name, row, failed_at FROM failed_events WHERE ${reached}) AS r`;
-  // The failed rows come first: one that is sent again meanwhile may then be in two lines, but not in none.
+  // The failed rows come first: one that is retried during the export may then be in two lines, but never in none.
   return [
     { query: merged, hasRecords: false },
     ...[failed, ...ofTables].map((query) => ({ query, hasRecords: true })),

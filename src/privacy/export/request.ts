@@ -1,5 +1,5 @@
 // Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It is complete
-// when ClickHouse has every record acknowledged before it and no earlier deletion is pending. Each status request checks it.
+// when ClickHouse has every record acknowledged before it and no earlier deletion is pending. Each status request checks this.
 
 import { inBatches } from '../../batches.js';
 import { userExports } from '../../contract/limits.js';
@@ -20,7 +20,7 @@ export type ExportRequest = {
 };
 
 export type StoredExport = ExportRequest & {
-  /** The account's deletions that were pending when it was stored, until all are over: what they delete is not exported. */
+  /** The account's deletions that were pending when the export was stored, until all of them are over. What they delete is not exported. */
   readonly earlierDeletions: readonly string[];
 };
 
@@ -38,7 +38,7 @@ function exportOfText(text: string): StoredExport {
 
 export type ListedExport = { readonly id: string; readonly submittedAt: string; readonly endsAt: string };
 
-/** The latest exports of an account, the newest first. */
+/** The latest exports of an account, from the newest. */
 export async function listExports(
   redis: Redis,
   accountId: string,
@@ -55,13 +55,13 @@ export async function listExports(
     .map(({ id, endMs }) => ({ id, submittedAt: timeOf(endMs - userExports.keptMs), endsAt: timeOf(endMs) }));
 }
 
-/** The ids of an account's exports, in no order. */
+/** The ids of an account's exports, in any order. */
 export async function exportIdsOf(redis: Redis, accountId: string): Promise<readonly string[]> {
   const members = await redis.zrangebylex(registryKeys.exportsByAccount, `[${accountId} `, `[${accountId}!`);
   return members.map((member) => member.slice(accountId.length + 1));
 }
 
-/** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */
+/** Exports by their ids. Reads them one at a time, since each may name many users. Those that have ended are missing. */
 export async function* readExports(redis: Redis, ids: readonly string[]): AsyncGenerator<StoredExport> {
   for (const some of inBatches(ids, exportEnds.exportsPerRead)) {
     const texts = await redis.mget(...some.map(registryKeys.export));
@@ -69,7 +69,7 @@ export async function* readExports(redis: Redis, ids: readonly string[]): AsyncG
   }
 }
 
-/** Whether all records of the export can be read. Once true, it stays true. The deletions before it are forgotten when they are over. */
+/** Whether all records of the export can be read. Once true, it stays true. When the deletions before it are over, it forgets them. */
 export async function isComplete(redis: Redis, epoch: string, request: StoredExport): Promise<boolean> {
   const { account_id: accountId, earlierDeletions, fences } = request;
   for (const some of inBatches(earlierDeletions, exportEnds.deletionsPerRead)) {
@@ -86,7 +86,7 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
   const isStored = await readStored({ redis, epoch, shards: fences.length });
   const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
   if (waiting.length === 0) return true;
-  // Shards of other accounts must not hold up the export. This reads the whole registry, so it comes last.
+  // The export must not wait for other accounts' shards. This reads the whole registry, so it comes last.
   const appIds = appIdsOf(await readLoadedRegistry(redis), accountId);
   return appIds.every((appId) => !waiting.includes(shardOf(appId, fences.length)));
 }

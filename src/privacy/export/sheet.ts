@@ -36,7 +36,7 @@ export function* sheetOf(
         const text = textOf((others as Readonly<Record<string, unknown>>)[name]);
         return name === 'time' || name.endsWith('_at') ? times.shown(text) : text;
       }),
-      // Properties that the sender named stay as sent.
+      // Properties keep the names under which they were sent.
       ...[...properties].map((name) => textOf(Object.hasOwn(all, name) ? all[name] : undefined)),
       left.length === 0 ? '' : JSON.stringify(Object.fromEntries(left)),
     ];

@@ -1,5 +1,5 @@
-// What a download uses in ClickHouse while it runs: tables in memory that name users, as in a deletion round, and queries. Both have the
-// export's id in their names, so a process that ends the export finds them, even after the downloading process was killed.
+// What a download uses in ClickHouse while it runs: tables in memory that name users, as in a deletion round, and queries. The names of
+// both contain the export's id, so a process that ends the export finds them, even after the downloading process was killed.
 
 import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -10,14 +10,14 @@ import { succeeds } from '../../wait.js';
 
 const prefix = 'user_export_';
 
-/** The prefix of an export's table names and query ids; without an id that of all exports. */
+/** The prefix of an export's table names and query ids; without an id, the prefix of all exports. */
 export function exportPrefix(exportId = ''): string {
   return `${prefix}${exportId.replaceAll('-', '')}`;
 }
 
 /**
- * Ends the reading of exports on all servers, by the prefixes of their names. An unreachable server has lost its tables by its return, or
- * the workers' upkeep drops them then; a reader notices when its server is disconnected.
+ * Ends the reading of exports on all servers, by the prefixes of their names. If a server cannot be reached, its tables are lost with its
+ * restart or are dropped later by the workers' upkeep; a reader notices that its server is disconnected.
  */
 export async function endReadingEverywhere(
   clickhouse: ClickHouseClient,
@@ -28,8 +28,8 @@ export async function endReadingEverywhere(
 }
 
 /**
- * Ends the reading of one download. If ClickHouse fails, this is repeated in the background; what is left after two minutes is dropped by
- * the workers' upkeep.
+ * Ends the reading of one download. If ClickHouse fails, this is repeated in the background; the workers' upkeep drops what is left after
+ * two minutes.
  */
 export async function endDownload(clickhouse: ClickHouseClient, names: string): Promise<void> {
   const end = () => endReadingEverywhere(clickhouse, [names]);
@@ -43,8 +43,8 @@ export async function endDownload(clickhouse: ClickHouseClient, names: string): 
 }
 
 /**
- * Drops the tables of exports and ends their queries. Later queries cannot use a table that is being dropped, but the drop waits for
- * earlier ones, and a slow reader takes minutes. So queries are ended meanwhile, and once more afterwards.
+ * Drops the tables of exports and ends their queries. No later query can use a table that is being dropped, but the drop waits for earlier
+ * ones, and a slow reader takes minutes. So queries are ended while the drop waits, and once more afterwards.
  */
 async function endReading(client: ClickHouseClient, names: readonly string[]): Promise<void> {
   const dropped = new AbortController();

@@ -1,4 +1,4 @@
-// Since when a run of retention is due: from its first attempt until everything that has expired is deleted.
+// Since when a run of retention has been due: from its first attempt until everything that has expired is deleted.
 
 import { retentionUnfinishedSeconds } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
@@ -10,7 +10,7 @@ export async function recordDue(redis: Redis): Promise<void> {
   await redis.set(registryKeys.retentionDue, String(seconds), 'NX');
 }
 
-/** For how many seconds a run is due; 0 if none is. */
+/** For how many seconds a run has been due; 0 if none is. */
 export async function secondsOverdue(redis: Redis): Promise<number> {
   const [due, time] = await Promise.all([redis.get(registryKeys.retentionDue), redis.time()]);
   const [seconds] = time as (string | number)[];

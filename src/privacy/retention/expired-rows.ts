@@ -1,11 +1,11 @@
-// Which rows of an environment have expired: events that were accepted longer ago than it retains them, and the data of users who have
-// sent no event since. The time of acceptance counts, not the time of the event, which the caller chooses: otherwise imported history
-// would be deleted as soon as it is stored.
+// Which rows of an environment have expired: events that were accepted longer ago than the environment retains them, and the data of users
+// who have sent no event since. The time of acceptance counts, not the time of the event, which the caller chooses: otherwise imported
+// history would be deleted as soon as it is stored.
 //
-// Users are merged users: an event of one user_id keeps the properties and identifications of all of them. What identifies a user is
-// deleted last, when nothing older of that user is left: without it a deletion would not find the rest. Users who return after the expired
-// users were found count as returning after the whole run: what they send is newer, so it stays, and belongs to a new user if it names a
-// user_id.
+// Users are merged users: an event of one user_id keeps the properties and identifications of all of them. The records that identify a user
+// are deleted last, when nothing older of that user is left: without them a deletion would not find the rest. Users who return after the
+// expired users were found count as returning after the whole run. What they send is newer, so it stays; if it names a user_id, it belongs
+// to a new user.
 
 import { anySize } from '../../clickhouse/any-size.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -25,11 +25,11 @@ import { type UserTable, userTables } from '../deletion/user-tables.js';
 /** Environments with the same retention, and the time of acceptance before which their rows have expired. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
 
-/** Sets of names in ClickHouse's memory. A restart drops them; what names them then fails, so nothing is deleted. */
+/** Sets of names in ClickHouse's memory. After a restart they are gone, and statements that use them fail, so nothing is deleted. */
 export type ExpiredUsers = {
   /** A name that occurs only in the texts of this run's mutations. */
   readonly mark: string;
-  /** Users without events since the cutoff, by the names that rows have. */
+  /** Users without events since the cutoff, under the names that rows use. */
   readonly names: string;
   /** user_ids of users without a record that is newer than the cutoff. */
   readonly userIds: string;
@@ -46,7 +46,7 @@ function timeIn(table: UserTable): string {
   return table === 'failed_events' ? 'failed_at' : 'received_at';
 }
 
-/** A query for the users that rows of these tables name; an identification names its user_id. */
+/** SQL for the users that rows of these tables name. An identification counts for its user_id. */
 function usersIn(tables: readonly UserTable[], conditionOf: (table: UserTable) => string): string {
   const namesOf = (table: UserTable) =>
     table === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
@@ -55,7 +55,7 @@ function usersIn(tables: readonly UserTable[], conditionOf: (table: UserTable) =
     .join('\n    UNION DISTINCT ');
 }
 
-/** Groups environments by how long they retain. */
+/** Groups environments by how long they retain events. */
 export function retainedOf(
   environments: Iterable<{ readonly app_id: string; readonly retain_days?: number }>,
   nowMs: number,
@@ -119,7 +119,7 @@ export async function findExpiredUsers(
   return users;
 }
 
-/** Queries for the merged users of rows, by these identifications. */
+/** SQL for the merged users of rows, as merged by these identifications. */
 function mergedBy(rowsOfIdentifications: string) {
   const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
     FROM (${rowsOfIdentifications}) GROUP BY app_id, user_id`;
@@ -136,8 +136,8 @@ const nameOfRow =
   "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
 
 /**
- * Ends the statements and drops the tables of all runs, also of one that has lost the maintenance lock: its later mutations name a table
- * that no longer exists, and fail. May be called at any time, and repeatedly.
+ * Ends the statements and drops the tables of all runs, including a run that has lost the maintenance lock: its later mutations name a
+ * table that no longer exists, and fail. May be called at any time, and repeatedly.
  */
 export async function endRuns(client: ClickHouseClient): Promise<void> {
   const names = await listScratch(client, namePrefix);
@@ -146,7 +146,7 @@ export async function endRuns(client: ClickHouseClient): Promise<void> {
   await killMutations(client, namePrefix);
   if (names.length === 0) return;
   for (const name of names) await dropScratch(client, name);
-  // A mutation may have begun meanwhile. No further one can begin without its table.
+  // A mutation may have started in the meantime. Without the table no further one can start.
   await killMutations(client, namePrefix);
 }
 
@@ -182,7 +182,7 @@ export async function countExpired(
 
 const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toInt64(${segment}), 'UTC'))`;
 
-/** The partitions before a segment's partition in which only markers would be left. */
+/** The partitions older than that of a segment that would have only markers left. */
 export async function findWholePartitions(
   client: ClickHouseClient,
   table: UserTable,

@@ -21,7 +21,7 @@ export type ChangeOptions = {
   readonly namesPerAccountMax?: number;
 };
 
-/** A name, and the name because of which it is suppressed. `-`: itself. */
+/** A name, and its root: the name because of which it is suppressed, or `-` for itself. */
 export type Suppressed = readonly [name: NameText, root: NameText];
 
 /** The name of an anonymous user in its environment, and the name of the suppressed identity that it was identified as. */
@@ -37,8 +37,8 @@ export class TooManyNames extends NotPossible {
 }
 
 /**
- * Settles with the number of new pairs when the names are in Redis. Call `publishSuppressionVersion` afterwards. Throws TooManyNames or
- * StateNotLoaded.
+ * Suppresses names. Settles with the number of new pairs once the names are in Redis. Call `publishSuppressionVersion` afterwards. Throws
+ * TooManyNames or StateNotLoaded.
  */
 export async function suppressNames(
   options: ChangeOptions,
@@ -49,8 +49,8 @@ export async function suppressNames(
 }
 
 /**
- * Suppresses anonymous users who were identified as suppressed ones, for the same roots as those. Settles with how many found no room.
- * Call `publishSuppressionVersion` afterwards.
+ * Suppresses anonymous users who were identified as suppressed ones, with the same roots. Settles with how many exceeded the limits and
+ * were not suppressed. Call `publishSuppressionVersion` afterwards.
  */
 export async function joinNames(
   options: ChangeOptions,
@@ -60,7 +60,7 @@ export async function joinNames(
   return changeAll(options, accountId, 'join', joined);
 }
 
-/** Frees the names, and other users that are suppressed for the same roots. Call `publishSuppressionVersion` afterwards. */
+/** Frees the names, and all other users that are suppressed for the same roots. Call `publishSuppressionVersion` afterwards. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,
@@ -68,7 +68,7 @@ export async function freeNames(
 ): Promise<void> {
   for (const some of inBatches(names, suppressionChanges.namesPerReadMax)) {
     const values = await readNames(options.redis, accountId, some);
-    // Most names are not suppressed: each user has one for every environment.
+    // Most of these names are not suppressed: the list has one for every environment of each user.
     const there = some.filter((_, index) => values[index] != null);
     for (let first = 0; first < there.length; ) {
       const { done } = await change(options, accountId, 'free', there.slice(first, first + namesPerCall));
@@ -99,7 +99,7 @@ export async function areSuppressed(
   return true;
 }
 
-/** Whether the names are free in Redis. Otherwise like `areSuppressed`. */
+/** Whether none of the names is suppressed in Redis. Like `areSuppressed`, call it once ClickHouse has the change. */
 export async function areFree(
   { redis }: Pick<ChangeOptions, 'redis'>,
   accountId: string,
@@ -125,7 +125,7 @@ async function readNames(
 
 const namesPerCall = suppressionChanges.workMax;
 
-/** Each call of the script does a limited amount of work, so it is called until all is done. Settles with the sum of its counts. */
+/** Each call of the script does a limited amount of work, so it is repeated until all is done. Settles with the sum of its counts. */
 async function changeAll(
   options: ChangeOptions,
   accountId: string,
@@ -183,9 +183,9 @@ type Raise = Promise<readonly string[]>;
 const raises = new WeakMap<Redis, () => Raise>();
 
 /**
- * Makes the current version of the suppressions binding for every shard. Settles with the fence of each shard: records that were accepted
- * without that version are at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, for all accounts,
- * so calls soon after a raise share the next one.
+ * Makes the current version of the suppressions binding for every shard. Settles with the fence of each shard: every record that was
+ * accepted without that version is at or below it. Throws StateNotLoaded. Each publication makes every API process's next commit fail once,
+ * for all accounts, so calls soon after one share the next.
  */
 export function publishSuppressionVersion(options: ChangeOptions): Raise {
   const { redis } = options;

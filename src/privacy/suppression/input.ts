@@ -36,7 +36,7 @@ export function readUser(parameters: URLSearchParams): User | 'none' | Rejection
       name,
     );
   const value = parameters.get(name) ?? '';
-  // As in a list of users.
+  // The same schema as for a list of users checks it.
   const document = parseDocument(Buffer.from(JSON.stringify({ users: [{ [name]: value }] })));
   const targets = 'code' in document ? document : readLookup(document);
   return 'code' in targets ? { ...targets, field: name } : userOf(targets[0] as Target);

@@ -1,6 +1,6 @@
 // Anonymous users that commits have joined to suppressed ones (redis/commit-3.lua). Until they are moved from their shard to the list of
-// suppressions, the shard's commits skip records about them. They are moved once a second, many at a time, and before each change of the
-// suppressions, so that the change finds them in the list.
+// suppressions, the shard's commits skip records about them. They are moved once a second, many at a time, and also before each change of
+// the suppressions, so that the change finds them in the list.
 
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -9,15 +9,15 @@ import { type ChangeOptions, type Joined, joinNames, publishSuppressionVersion }
 import type { NameText } from './names.js';
 
 /**
- * Moves the users that some shards have joined before the call; those that are joined meanwhile may be left for the next call, so that
- * this one always ends. Settles, with how many found no room, when every shard knows them from the list. Several processes may do it at
- * once; an interrupted one leaves them in their shard.
+ * Moves the users that these shards had joined before the call. Users who are joined during the call may be left for the next one, so that
+ * this one always ends. Settles when every shard knows the moved users from the list, with how many exceeded the account's limits. Several
+ * processes may do it at once; if one is interrupted, the users stay in their shard.
  */
 export function moveJoins(options: ChangeOptions, shards: Iterable<number>): Promise<number> {
   return move(options, shards, Number.POSITIVE_INFINITY);
 }
 
-/** Moves some joined users of every shard. */
+/** Moves some of the joined users of every shard. */
 export function moveSomeJoins(options: ChangeOptions): Promise<number> {
   const shards = Array.from({ length: options.shards }, (_, shard) => shard);
   return move(options, shards, 1);
@@ -39,7 +39,7 @@ async function move(options: ChangeOptions, shards: Iterable<number>, roundsMax:
   return withoutRoom;
 }
 
-/** What a commit records with the name of a joined user. */
+/** The value that a commit records under the name of a joined user. */
 export function joinTo(accountId: string, identity: NameText): string {
   return `${accountId} ${identity}`;
 }
@@ -51,7 +51,7 @@ type Found = {
   readonly identity: NameText;
 };
 
-/** The progress of reading a shard, and what was found last. It ends at the cursor 0. */
+/** How far a shard was read, and what the last step found. Cursor 0 is the end. */
 type Read = { readonly shard: number; readonly cursor: string; readonly found: readonly Found[] };
 
 async function readOn({ redis }: ChangeOptions, { shard, cursor: from }: Read): Promise<Read> {

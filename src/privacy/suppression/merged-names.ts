@@ -1,6 +1,6 @@
-// Finds the other users that are suppressed with those that a submission names: the whole merged user, as for a deletion. An identity
-// includes all user_ids that were identified by it first. A user_id includes its identity and the other user_ids of that identity. All
-// of them within an environment.
+// Finds the other users that are suppressed along with those that a submission names: the whole merged user, as for a deletion. Within an
+// environment, an identity includes all user_ids whose first identification was by it; a user_id includes its identity and the other
+// user_ids of that identity.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { askInPieces, namedUsers } from '../../clickhouse/named-users.js';
@@ -11,8 +11,8 @@ import type { Suppressed } from './change.js';
 import { inEnvironment, type NameHasher, type User } from './names.js';
 
 /**
- * Yields the names that are merged with these users in any of the environments, each with the name of the user as its root, some at a time:
- * millions may have been identified as one identity.
+ * Yields the names that are merged with these users in any of the environments, each with the name of the submitted user as its root.
+ * Yields some at a time, since millions may have been identified as one identity.
  */
 export async function* findMergedNames(
   client: ClickHouseClient,
@@ -23,7 +23,7 @@ export async function* findMergedNames(
   if (appIds.length === 0) return;
   const identities = new Set(users.flatMap(({ identity }) => identity ?? []));
   const userIds = new Set(users.flatMap(({ userId }) => userId ?? []));
-  /** The roots of identities that a named user_id has, by environment. */
+  /** By environment and identity: the named user_ids that have this identity, as roots. */
   const rootsOf = new Map<string, string[]>();
   const placeOf = (appId: string, identity: string) => `${appId} ${identity}`;
 
@@ -37,7 +37,7 @@ export async function* findMergedNames(
       found.push([inEnvironment(hasher.textOf({ identity }), app_id), root]);
       const place = placeOf(app_id, identity);
       const roots = rootsOf.get(place) ?? [];
-      // All of them are freed together, so a few suffice: ten thousand user_ids of one identity would make a hundred million pairs.
+      // One root suffices to free a name, so a few are enough: ten thousand user_ids of one identity would make a hundred million pairs.
       if (roots.length < bounds.rootsPerNameMax) rootsOf.set(place, [...roots, root]);
     }
     yield found;
@@ -55,8 +55,8 @@ export async function* findMergedNames(
 type Merged = { readonly app_id: string; readonly user_id: string; readonly identity: string };
 
 /**
- * The user_ids that were ever identified by these identities, and these user_ids, each with its first identity, which stands. With
- * `countMax` only this many of those whose identity is one of these, by ascending user_id.
+ * The user_ids that were ever identified by these identities, and these user_ids, each with its first identity, which is the one that
+ * counts. `countMax`: returns only this many of those whose identity is one of these, by ascending user_id.
  */
 export async function readMerged(...asked: Parameters<typeof readMergedInPieces>): Promise<Merged[]> {
   const all: Merged[] = [];
@@ -76,7 +76,7 @@ async function* readMergedInPieces(
   yield* askInPieces<Merged>(
     client,
     { identities, userIds },
-    // With the alias, since ClickHouse takes the bare name for the text column.
+    // With the alias, since ClickHouse takes the bare name for the text column that the query selects.
     `SELECT app_id, toString(i.user_id) AS user_id, argMin(i.identity, (segment, commit_number, row_number)) AS identity
       FROM ${identifications} AS i WHERE app_id IN ({appIds:Array(String)}) AND i.user_id IN (
         SELECT user_id FROM ${identifications} WHERE app_id IN ({appIds:Array(String)})

@@ -1,5 +1,5 @@
 // The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second after an identification
-// suppresses an anonymous user; read after Redis was emptied.
+// suppresses an anonymous user. It is read after Redis was emptied.
 
 import { inBatchesAsync } from '../../batches.js';
 import { readRow, readRows, streamRows } from '../../clickhouse/answers.js';
@@ -20,7 +20,8 @@ export const suppressedNamesTable = 'suppressed_names';
  */
 export async function mirrorSuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const { suppressions, suppressionChanges } = registryKeys;
-  // Only what no take-over undoes: a loss of Redis would bring back a change that was never answered.
+  // Only what the replicas have: a take-over would undo any other change, and that change was never answered, so the copy must not bring it
+  // back.
   const [found] = await readOnReplicas(redis, suppressions, async () => {
     const mirrored = (await redis.hget(suppressions, 'mirrored')) ?? '0';
     return readLoaded(redis, (transaction) =>
@@ -60,7 +61,7 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
     const { suppressions, suppressedNames, suppressedBy } = registryKeys;
     const joinedField = `joined:${accountId}`;
     await loading.write([
-      // What an interrupted load left may have been freed since.
+      // Names that an interrupted load left may have been freed since.
       ['UNLINK', suppressedNames(accountId)],
       ['HDEL', suppressions, joinedField],
       ['HSET', suppressions, `users:${accountId}`, users],
@@ -68,7 +69,7 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
     const names = readNames(clickhouse, accountId);
     for await (const call of inScriptCalls(names, ({ name, value }) => name.length + value.length)) {
       const rooted = call.flatMap(({ name, roots }) => roots.map((root) => ({ name, root })));
-      // Users who were joined by strangers take none of the account's room (change-suppressions-6.lua).
+      // Users who were joined do not count towards the account's limit (change-suppressions-6.lua).
       const joined = call.filter(({ roots }) => roots.every((root) => root.startsWith('+'))).length;
       await loading.write([
         ...call.map(({ name, value }) => ['HSET', suppressedNames(accountId), name, value]),
@@ -80,14 +81,14 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
     }
   }
   const versions = ['version', 'mirrored', 'changes_from'].flatMap((field) => [field, version]);
-  // Last: a process that reads only some of the names finds no version, or an older one, and reads again.
+  // Written last: a process that reads only some of the names finds no version, or an older one, and reads again.
   await loading.write([['HSET', registryKeys.suppressions, ...versions]]);
   return version;
 }
 
 /**
- * Brings the copy of a ClickHouse that was set back up to date with Redis. Changes meanwhile are copied as usual. Reads some names at a
- * time, since an account may have millions. May be repeated.
+ * Updates the copy in a ClickHouse that was set back from Redis. Changes during this are copied as usual. Reads some names at a time, since
+ * an account may have millions. May be repeated.
  */
 export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const state = await redis.hgetall(registryKeys.suppressions);
@@ -95,7 +96,7 @@ export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClien
   const here = Object.keys(state).flatMap((field) => (field.startsWith('users:') ? [field.slice(6)] : []));
   const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
   for (const account_id of new Set([...here, ...there])) {
-    // Under their own versions; then, where ClickHouse has a later row, which is wrong, under the version of the latest change.
+    // First under their own versions; then, where ClickHouse wrongly has a later row, under the version of the latest change.
     await copy(clickhouse, account_id, readPairs(redis, account_id));
     await copy(clickhouse, account_id, corrections(redis, clickhouse, account_id, version));
   }
@@ -118,7 +119,7 @@ async function* readPairs(redis: Redis, accountId: string): AsyncGenerator<Copie
   } while (cursor !== '0');
 }
 
-/** The pairs in which ClickHouse differs from Redis, whose pairs it has by now. */
+/** The pairs in which ClickHouse, which has Redis's pairs by now, still differs from Redis. */
 async function* corrections(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -165,7 +166,7 @@ async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
 const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is_suppressed, max(version) AS since
   FROM ${suppressedNamesTable}`;
 
-/** All accounts that ever had a suppressed user, with how many they have. */
+/** All accounts that ever had a suppressed user, with how many users are suppressed now. */
 async function readAccounts(clickhouse: ClickHouseClient) {
   return readRows<{ account_id: string; users: string }>(clickhouse, {
     query: `SELECT account_id, toString(countIf(root = '-' AND is_suppressed)) AS users

@@ -1,6 +1,6 @@
-// A compact set of hashed names in the memory of an API process: 16 bytes per name in one array with open addressing, three words of hash
-// and the scope. A bitmap with three bits in one word for each name rules out most names that are not in the set; it fits into the
-// processor's cache, and the array does not. A million names take 25 MB at most, and the bitmap 1 or 2 MB.
+// A compact set of hashed names in the memory of an API process: one array with open addressing and 16 bytes per name, which are three
+// words of hash and the scope. A bitmap rules out most names that are not in the set, by three bits per name in one word; unlike the array,
+// it fits into the processor's cache. A million names take 25 MB at most, and their bitmap 1 or 2 MB.
 
 import type { SipHash } from './siphash.js';
 
@@ -9,9 +9,9 @@ export type NameHash = readonly [first: number, second: number, third: number];
 
 export type NameSet = {
   readonly size: () => number;
-  /** The size of its arrays. */
+  /** The size of the set's arrays. */
   readonly bytes: () => number;
-  /** Whether the name that was hashed last is in the set under this scope or under 0. */
+  /** Whether the name that was hashed last is in the set, under this scope or under 0. */
   has(hashed: SipHash, scope: number): boolean;
   add(hash: NameHash, scope: number): void;
   remove(hash: NameHash, scope: number): void;
@@ -23,7 +23,7 @@ const loadMax = 0.8;
 const growth = 1.25;
 const bitsPerSlot = 5;
 
-/** Makes an empty set with room for this many names. A slot whose words of hash are all 0 is free. */
+/** Makes an empty set with room for this many names. A slot whose three words of hash are all 0 is free. */
 export function createNameSet(room = 0): NameSet {
   let slots = 0;
   let table = new Int32Array(0);
@@ -120,7 +120,7 @@ export function createNameSet(room = 0): NameSet {
     }
   }
 
-  /** Frees the place of a name, and moves up the names behind it that could no longer be found. Bits stay set. */
+  /** Frees the slot of a name, and moves up the names behind it that could otherwise no longer be found. Its bits stay set. */
   function remove(hash: NameHash, scope: number): void {
     let hole = find(hash, scope);
     if (isFree(hole)) return;
@@ -138,7 +138,10 @@ export function createNameSet(room = 0): NameSet {
   return { size: () => size, bytes: () => table.byteLength + bits.byteLength, has, add, remove };
 }
 
-/** The bits of a name in its word. In a set of a million, 4 % of other names have all three set; with one bit it would be 12 %. */
+/**
+ * The bits of a name in its bitmap word. In a set of a million names, 4 % of other names have all three bits set; with one bit each it
+ * would be 12 %.
+ */
 function maskOf(second: number): number {
   return (1 << second) | (1 << (second >>> 5)) | (1 << (second >>> 10));
 }

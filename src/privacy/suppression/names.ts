@@ -1,7 +1,7 @@
-// The names under which users are suppressed: keyed hashes of 96 bits, so that Redis and ClickHouse have no identities, and none can be
-// searched for without the deployment's secret. Each account has its own keys, one for identities and one for user_ids, since the identity
-// "7" and the user_id 7 are two users. With a million suppressed users, another user is mistaken for one of them with a probability of
-// 1.3e-23.
+// The names under which users are suppressed: keyed hashes of 96 bits, so that Redis and ClickHouse have no identities, and nobody can
+// search for one without the deployment's secret. Each account has its own keys, one for identities and one for user_ids, since the
+// identity "7" and the user_id 7 are two users. With a million suppressed users, another user is mistaken for one of them with a
+// probability of 1.3e-23.
 
 import { createHmac } from 'node:crypto';
 import { lengths } from '../../contract/limits.js';
@@ -18,12 +18,12 @@ export type User =
 
 export type NameHasher = ReturnType<typeof createNameHasher>;
 
-/** Hashes the names of one account's users. The hash is in the returned SipHash until the next one is made. */
+/** Hashes the names of one account's users. The returned SipHash holds the hash until the next one is made. */
 export function createNameHasher(secret: string, accountId: string) {
   const keys = createHmac('sha256', secret).update(`suppressed users of ${accountId}`).digest();
   const identities = createSipHash(keys.subarray(0, 16));
   const userIds = createSipHash(keys.subarray(16, 32));
-  // No identity has more bytes; the importer's have the same limit as all others.
+  // No identity has more bytes; imported identities have the same limit as all others.
   const bytes = Buffer.alloc(lengths.identityMax * 4);
   const ofText = (sip: SipHash, text: string) => {
     const end = bytes.write(text, 'utf8');
@@ -37,7 +37,7 @@ export function createNameHasher(secret: string, accountId: string) {
   return {
     ofIdentity: (identity: string) => ofText(identities, identity),
     ofUserId: (userId: string) => ofText(userIds, userId),
-    /** Like `ofIdentity`, for the bytes of a text. */
+    /** Like `ofIdentity`, for a text in UTF-8. */
     ofIdentityBytes: (from: Uint8Array, start: number, end: number) => ofBytes(identities, from, start, end),
     ofUserIdBytes: (from: Uint8Array, start: number, end: number) => ofBytes(userIds, from, start, end),
     textOf: ({ identity, userId }: User) =>

@@ -1,5 +1,5 @@
 // SipHash-1-3 with 128 bits, of which the caller uses 96: a keyed hash that costs 0.1 µs for an identity. JavaScript lacks the 64-bit words
-// of its state, so each is a low and a high half of 32 bits.
+// of its state, so each is two halves of 32 bits, low and high.
 // @see https://github.com/veorq/SipHash
 
 /** Hashes parts of buffers with one key. `first` to `third` are the words of the last hash with any key. */
@@ -12,7 +12,7 @@ export type SipHash = {
 };
 
 const roundsAtEnd = 3;
-/** The message in halves of words: its bytes, zeros, in the last byte its length; then a zero for each round at the end. */
+/** The message as half words: its bytes, padded with zeros, its length in the last byte; then a zero for each round at the end. */
 const halves = new Int32Array(16_384);
 let wordCount = 0;
 
@@ -99,7 +99,7 @@ export function createSipHash(key: Buffer): SipHash {
   };
 }
 
-/** The carry of a sum of two halves. Computed from bits, since a comparison would be an often mispredicted branch. */
+/** The carry of a sum of two halves. Computed from bits, since a comparison would be a branch that is often mispredicted. */
 function carry(one: number, other: number, sum: number): number {
   return ((one & other) | ((one ^ other) & ~sum)) >>> 31;
 }

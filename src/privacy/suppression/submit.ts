@@ -1,5 +1,5 @@
-// Suppressing or freeing users. When it settles it applies to every record that is sent from then on, in every API process, and both Redis
-// and ClickHouse have it. Each step may be repeated: an interrupted submission is sent again.
+// Suppressing or freeing users. Once it settles, the change applies to every record that is sent from then on, in every API process, and
+// both Redis and ClickHouse have it. Each step may be repeated: after an interruption the caller sends the submission again.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { Fault } from '../../contract/errors.js';
@@ -30,7 +30,7 @@ export type SuppressOptions = ChangeOptions & {
   readonly crash: CrashPoint;
 };
 
-/** Earlier records are not stored yet, or are moving between ClickHouse servers: so it is unknown with whom the users are merged. */
+/** Earlier records are not stored yet, or are being moved between ClickHouse servers, so it is unknown with whom the users are merged. */
 export class NotStoredYet extends Fault {
   readonly outcome = 'unknown';
   override readonly toCallers =
@@ -41,7 +41,7 @@ export class NotStoredYet extends Fault {
   }
 }
 
-/** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it. */
+/** Redis was emptied before the change was copied, and loaded without it; or another submission has undone the change. */
 export class ChangeLost extends Error {
   constructor() {
     super('the change of the suppressions is no longer in Redis');
@@ -49,8 +49,8 @@ export class ChangeLost extends Error {
 }
 
 /**
- * Suppresses users, each with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded;
- * the named users may then be suppressed already.
+ * Suppresses users, each together with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or
+ * StateNotLoaded; the named users may then be suppressed already.
  */
 export async function suppressUsers(
   options: SuppressOptions,
@@ -61,19 +61,20 @@ export async function suppressUsers(
   const hasher = createNameHasher(secret, accountId);
   const users = targets.map(userOf);
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
-  // Before the change, so that it finds the users that were joined until now.
+  // Before the change, so that it finds the users who were joined so far.
   await moveJoins(options, shardsOf(appIdsOf(await readRegistry(redis), accountId), options.shards));
   await suppressNames(options, accountId, named);
   crash('suppressed');
-  /** Passes on the names of the merged users, some at a time. */
+  /** Passes the names of the merged users to `take`, some at a time. */
   const forMerged = async (appIds: readonly string[], take: (some: Suppressed[]) => Promise<void>) => {
     for (const [client, ofServer] of byServer(clickhouse, appIds))
       for await (const some of findMergedNames(client, ofServer, users, hasher)) await take(some);
   };
   let appIds: readonly string[] = [];
-  // Until the identity of a user_id is suppressed too, other users may be identified by it. So this is repeated until none are new.
+  // Until the identity of a user_id is suppressed too, other users may be identified by it. So this is repeated until it finds no new
+  // names.
   for (let isNew = true; isNew; ) {
-    // From here on no identifications of suppressed users are accepted, so there are none after the fences.
+    // From here on no identification of a suppressed user is accepted, so there are none above the fences.
     const fences = await publishSuppressionVersion(options);
     crash('suppression_raised');
     appIds = appIdsOf(await readRegistry(redis), accountId);
@@ -98,7 +99,7 @@ export async function suppressUsers(
   await forMerged(appIds, check);
 }
 
-/** Frees users from every suppression that reaches them. Others that are suppressed for the same reason are freed too. */
+/** Frees users from every suppression that reaches them. Other users that are suppressed for the same reason are freed too. */
 export async function freeUsers(
   options: SuppressOptions,
   accountId: string,
@@ -118,7 +119,7 @@ export async function freeUsers(
   await moveJoins(options, shards);
   await freeNames(options, accountId, names());
   await publishSuppressionVersion(options);
-  // Whoever was joined to one of them meanwhile is forgotten.
+  // Forgets users who were joined to one of them in the meantime.
   await moveJoins(options, shards);
   await mirrorSuppressions(redis, clickhouse);
   if (!(await areFree(options, accountId, names()))) throw new ChangeLost();

@@ -1,5 +1,5 @@
 // The suppressions in the memory of an API process: for each account with suppressed users a set of their names, and the version of the
-// list that was last read. It is read twice a second, and at once when the commit script says that there is a later version.
+// list that was last read. The process reads twice a second, and at once when the commit script says that there is a later version.
 
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -19,9 +19,9 @@ export type SuppressedUsers = {
   hasUserId(userId: string): boolean;
   hasIdentityBytes(bytes: Uint8Array, start: number, end: number): boolean;
   hasUserIdBytes(bytes: Uint8Array, start: number, end: number): boolean;
-  /** The name under which a commit may join an anonymous user in this environment. */
+  /** The name under which a commit may join an anonymous user of this environment to a suppressed one. */
   nameOfUserId(userId: string): NameText;
-  /** What a commit records with that name for a user who is identified as this suppressed identity. */
+  /** The value that a commit records under that name when the user is identified as this suppressed identity. */
   joinOf(identity: string): string;
 };
 
@@ -73,20 +73,20 @@ export async function followSuppressions(
     }
   }
 
-  /** Settles with false at a take-over by a server that lacks changes which this process knows. */
+  /** Settles with false after a take-over by a server that lacks changes which this process knows. */
   async function applyAll(changes: readonly string[], secret: string): Promise<boolean> {
     for (const change of changes) {
       const versionBefore = change.split('\n')[4];
       if (versionBefore === undefined) apply(change, secret);
       else if (version > Number(versionBefore)) return false;
       version = Number(change.slice(0, change.indexOf(' ')));
-      // Many names may have been suppressed: let waiting requests run.
+      // Applying a change with many names takes long: let waiting requests run.
       await new Promise((resolve) => setImmediate(resolve));
     }
     return true;
   }
 
-  /** Reads in one step, so that no change is dropped between reading how far the changes go back and reading them. */
+  /** Reads in one transaction, so that no change is dropped between reading how far back the changes go and reading the changes. */
   async function readState(wanted: string) {
     const { suppressions: state, suppressionChanges: changes } = registryKeys;
     const [epoch, fields, found] = transactionValues(
@@ -97,7 +97,7 @@ export async function followSuppressions(
         .zrangebyscore(changes, `(${version}`, '+inf', 'LIMIT', 0, suppressionChanges.changesPerReadMax)
         .exec(),
     );
-    // An emptied Redis decides nothing.
+    // Nothing is to be concluded from an emptied Redis.
     if (epoch !== wanted) throw new Error('Redis does not hold the deployment');
     const [latest, changesFrom] = fields as (string | null)[];
     return {
@@ -108,8 +108,8 @@ export async function followSuppressions(
   }
 
   /**
-   * Reads all names. Changes during the read are among those after the version that was read first. If Redis is emptied meanwhile, names
-   * are missing; but it is loaded with a higher version, which it gets after the names.
+   * Reads all names. Changes made during the read come after the version that was read first, so they are applied later. If Redis is
+   * emptied during the read, names are missing; but the load that follows gives it a higher version, after the names.
    */
   async function readAll({ secret }: Deployment): Promise<void> {
     const state = await redis.hgetall(registryKeys.suppressions);
@@ -218,7 +218,7 @@ function viewOf(account: OfAccount, accountId: string, appId: string): Suppresse
   return view;
 }
 
-/** The users whose names are in a set under this scope or under 0. */
+/** The users whose names are in a set, under this scope or under 0. */
 export function usersOfSet(
   hasher: NameHasher,
   names: NameSet,
