@@ -1,5 +1,5 @@
-// Backups of ClickHouse: making and listing them; restore/ restores them. With several servers, each makes one under the same name.
-// The primary server goes first: so a deletion that its backup has as complete is gone from the backups of the others, too.
+// Backups of ClickHouse: making and listing them; restore/ restores them. With several servers, each makes a backup under the same name.
+// The primary server makes its backup first, so that a deletion that is complete in it is also gone from the backups of the others.
 
 import { createHash } from 'node:crypto';
 import { BackupExists, BackupFailed, BackupMissing } from '../clickhouse/backup-faults.js';
@@ -37,7 +37,7 @@ export type BackupView = Omit<Backup, 'tables'> & {
 
 export type CreateOptions = {
   readonly name?: string | undefined;
-  /** An earlier backup: the new one holds only what has changed since. */
+  /** An earlier backup. The new backup holds only what has changed since then. */
   readonly base?: string | undefined;
   readonly keepDays?: number | undefined;
 };
@@ -61,7 +61,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
       throw new AdministrationError(
         'a backup is being restored, or its restore was interrupted: finish that first',
       );
-    // Older data has users whom a restore would take for deleted before the backup.
+    // A server that was set back has users again that a restore would take for already deleted.
     await assertCurrent(redis, clickhouse);
     const claim: Backup = {
       name,
@@ -72,7 +72,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     };
     const backup = await claimBackup(redis, claim);
     const isContinued = backup !== claim;
-    // A default name may already belong to another backup, which began in the same second.
+    // A default name may already belong to another backup, which began within the same second.
     if (backup.ended_at !== undefined || (isContinued && options.name === undefined))
       throw new AdministrationError(`there is already a backup ${name}`);
     return makeParts(context, backup, base, isContinued, lock);
@@ -81,7 +81,10 @@ export async function createBackup(context: AdminContext, options: CreateOptions
   return made;
 }
 
-/** Makes the missing parts of a backup, which the registry has by now: so every deletion that completes meanwhile is known. */
+/**
+ * Makes the missing parts of a backup. The registry already has its entry, so that the users of every deletion completed from now on are
+ * kept.
+ */
 async function makeParts(
   context: AdminContext,
   backup: Backup,
@@ -133,7 +136,7 @@ async function makeParts(
         `the backup ${name} cannot be continued, since ClickHouse was restarted: make one with another name`,
       );
     if (!(error instanceof BackupFailed)) throw error;
-    // This process may have been paused, and another one may have continued the backup since.
+    // This process may have been paused, and another one may have continued the backup in the meantime.
     if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
       throw new AdministrationError(`another process has continued the backup ${name}: see "backup list"`);
     throw new AdministrationError(`the backup failed: ${error.message}`);
@@ -158,8 +161,8 @@ function viewOf({ tables: _, ...backup }: Backup, status: BackupView['status']):
 }
 
 /**
- * Throws AdministrationError if ClickHouse keeps replicas of the tables: a replica's backup may lack rows that other replicas have,
- * and ClickHouse cannot restore replicated tables beside those in use.
+ * Throws AdministrationError if ClickHouse keeps replicas of the tables: one replica's backup may lack rows that other replicas have, and
+ * ClickHouse cannot restore replicated tables beside those in use.
  */
 export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'clickhouseTables'>): void {
   if (tables === 'replicated' || tables === 'shared')
@@ -168,7 +171,7 @@ export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'cli
     );
 }
 
-/** Rejects with AdministrationError, which names the server, if one of several does not answer. */
+/** Rejects with AdministrationError if a server does not answer, and names it. */
 export async function checkAllReachable(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
   const reachable = await reachableServers(servers, true);
@@ -186,7 +189,7 @@ async function movesEnded(redis: Redis): Promise<number> {
   return shardServers?.moved ?? 0;
 }
 
-/** While a shard is being moved, its rows are on two servers. */
+/** Throws AdministrationError while a shard is being moved: its rows are then on two servers. */
 export function checkNoMove(moves: readonly { readonly shard: number }[] = []): void {
   const [move] = moves;
   if (move !== undefined)
@@ -196,8 +199,8 @@ export function checkNoMove(moves: readonly { readonly shard: number }[] = []): 
 }
 
 /**
- * The backups that are still kept. If a `create` was interrupted, its backup is not complete even if ClickHouse has made all parts:
- * nothing has checked that they belong together.
+ * The backups that are still kept. If `create` was interrupted, a backup is not complete even if ClickHouse has made all its parts: nothing
+ * has checked that they belong together.
  */
 export async function listBackups({ redis, clickhouse }: AdminContext): Promise<BackupView[]> {
   const servers = serversOf(clickhouse);

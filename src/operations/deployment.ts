@@ -1,5 +1,5 @@
-// The life of a deployment's state: created at the first start, found at later starts, and loaded from ClickHouse after Redis was
-// emptied. Until it is loaded, the commit script refuses every commit.
+// The life of a deployment's state: created at the first start, found at later starts, and loaded from ClickHouse after Redis was emptied.
+// Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
 import { createAccount, listAccounts } from '../accounts/accounts.js';
@@ -42,28 +42,28 @@ import { untilNoInsertRuns } from './running-inserts.js';
 export type LoadOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
-  /** For a new deployment. */
+  /** How many shards a new deployment gets. */
   readonly shards: number;
-  /** Whether SHARDS was set, so that the deployment must have that many. */
+  /** Whether SHARDS was set; a deployment with another number of shards is then refused. */
   readonly areShardsGiven?: boolean;
   readonly claimBytesMax: number;
-  /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
+  /** Loads more data from its second copies into an emptied Redis, before that Redis may be used. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
-  /** Rejects if nothing may be loaded now. Called when this process has the right to load. */
+  /** Rejects if nothing may be loaded now. Called once this process has the right to load. */
   readonly checkLoad?: () => Promise<void>;
-  /** Rejects if no new deployment may be created now, although ClickHouse has none. */
+  /** Rejects if no deployment may be created now, even though ClickHouse has none. */
   readonly checkCreation?: () => Promise<void>;
-  /** How long to wait for another load. */
+  /** How long to wait for another process's load. */
   readonly waitMsMax?: number;
   readonly crash: CrashPoint;
 };
 
-/** `created`: a first start. `restored`: from ClickHouse, into an emptied Redis. `found`: Redis has it. */
+/** `created`: a first start. `restored`: Redis was empty and was loaded from ClickHouse. `found`: Redis already had it. */
 export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly deployment: Deployment };
 
 /**
- * Settles when Redis holds the deployment's state on every shard. May be called again, even after a crash. Throws
- * AdministrationError when another load takes too long, or when Redis is emptied meanwhile.
+ * Settles when Redis holds the deployment's state on every shard. May be called again, even after a crash. Throws AdministrationError when
+ * another load takes too long, or when Redis is emptied during the call.
  */
 export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   const { redis, clickhouse, waitMsMax = 0 } = options;
@@ -71,7 +71,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   if (loading === undefined) return loadLostShards(options);
   try {
     const loaded = await createOrRestore(options, loading);
-    // Only now: copying needs the epoch.
+    // After the load, since copying needs the epoch.
     await settleShardServers(redis, clickhouse, loaded.deployment.shards);
     await mirrorRegistry(redis, clickhouse);
     return loaded;
@@ -80,7 +80,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   }
 }
 
-/** For a loaded Redis: in a cluster single shards may have lost their state. Only reads the registry. */
+/** For a Redis that is loaded: in a cluster single shards may have lost their state. Of the registry it only reads. */
 async function loadLostShards(options: LoadOptions): Promise<Loaded> {
   const { redis } = options;
   const { deployment, version: registry } = await readRegistry(redis);
@@ -98,7 +98,10 @@ async function loadLostShards(options: LoadOptions): Promise<Loaded> {
   return loaded;
 }
 
-/** Data that survives a loss of Redis. Replicas are synced before it is read: one that lags would return only a part of it. */
+/**
+ * Tables with the data that survives a loss of Redis. Replicas are synced before these are read, since one that lags would return only a
+ * part.
+ */
 const secondCopies = [
   'registry',
   'deletion_requests',
@@ -127,7 +130,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const witness = await loadWitness(clickhouse, loading);
   const registry = await restoreDocuments(loading, mirror);
   crash('documents_restored');
-  // Before the shards, which accept commits as soon as they are loaded.
+  // Before the shards, since they accept commits as soon as they are loaded.
   const suppressions = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
@@ -136,7 +139,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   crash('shards_restored');
   await options.restoreMore?.(loading);
   crash('deletions_restored');
-  // The epoch of the registry comes last: a process that finds it finds everything else too.
+  // The registry's epoch comes last: a process that finds it finds everything else too.
   await loading.finish(loaded.deployment, 'restored');
   crash('epoch_restored');
   return loaded;
@@ -145,7 +148,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
 /** Rows in these tables prove that there was a deployment. */
 const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
 
-/** Rejects if there was a deployment: a new one would have another epoch and secret, and could not use the old rows. */
+/** Rejects if there was a deployment before: a new one would have another epoch and secret, and could not use the old rows. */
 async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
   for (const [number, client] of serversOf(clickhouse).all.entries()) {
     const counts = tablesOfDeployments.map(
@@ -161,7 +164,7 @@ async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
   }
 }
 
-/** The account that a first start creates, with its environments and its API key, which is shown only this once. */
+/** Creates the account of a first start, with its environments and its API key, which is shown only this once. */
 export async function createDemoAccount(redis: Redis) {
   const account = await createAccount(redis, demoAccountName, ['Main Production', 'Development']);
   const main = account.environments[0];
@@ -177,7 +180,7 @@ export async function findDemoAccount(redis: Redis) {
   return (await listAccounts(redis)).find(({ name }) => name === demoAccountName);
 }
 
-/** The new deployment's document. If an interrupted first start left one, that one is used. */
+/** Creates the new deployment's document, unless an interrupted first start has left one. Settles with the one that stands. */
 async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Loading): Promise<Deployment> {
   const created: Deployment = {
     epoch: randomBytes(16).toString('hex'),
@@ -199,7 +202,7 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
   return deployment;
 }
 
-/** To load the shards, a process must know where their rows are. */
+/** Takes over which server has which shard: to load the shards, this process must know where their rows are. */
 function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegistry, shards: number): void {
   const servers = serversOf(clickhouse);
   const text = mirror.documents[shardServersKey];
@@ -209,7 +212,7 @@ function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegi
   servers.setTable(tableOf(document));
 }
 
-/** Keys of processes that are running now. Everything else in the registry is left over from earlier. */
+/** Keys of running processes. All other keys of the registry are left over from earlier. */
 const keptKeys = [
   registryKeys.loading,
   registryKeys.processes,
@@ -221,8 +224,8 @@ const keptKeys = [
 ];
 
 /**
- * Removes what an interrupted load, or a Redis that was set back, has left, so that only what ClickHouse has is loaded. Without an epoch
- * nothing was accepted since.
+ * Removes what an interrupted load, or a Redis that was set back, has left, so that Redis will have only what is loaded from ClickHouse.
+ * Nothing is lost: without an epoch, nothing has been accepted since.
  */
 async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
   for (const master of mastersOf(redis)) {
@@ -240,7 +243,7 @@ async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
 
 const keysPerScan = 1_000;
 
-/** Processes and ClickHouse may have seen any number up to the loss; settles with a higher one. */
+/** Sets the witness above any number that processes and ClickHouse may have seen before the loss. Settles with it. */
 async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
   let highest = 0;
   for (const client of serversOf(clickhouse).all)
@@ -250,9 +253,9 @@ async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Prom
   return number;
 }
 
-/** Settles with the version of the registry that it has loaded. */
+/** Loads the registry's documents. Settles with the version that it gave them. */
 async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
-  // Never one that the lost registry had: a process may still hold documents under that version.
+  // Never a version that the lost registry had: a process may still hold documents under it.
   const version = versionAfterLoss(mirror.version);
   const entries = Object.entries(mirror.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
@@ -270,7 +273,7 @@ async function beginLedger(redis: LoadOptions['redis'], shards: number): Promise
     await redis.hset(shardKeys.state(shard), 'ledger_since', Date.now());
 }
 
-/** A shard refuses commits of processes that have older versions. */
+/** The versions below which a shard refuses commits. */
 type Versions = { readonly suppressions: string; readonly registry: string; readonly witness: string };
 
 async function loadShards(
@@ -288,12 +291,12 @@ async function loadShards(
   for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard, versions);
 }
 
-/** In a cluster a shard's script cannot check who may load, so the shard records who reserved its numbers. */
+/** The right to load. In a cluster a shard's script cannot check who has it, so the shard records who reserved its numbers. */
 type Right = Pick<Loading, 'nonce' | 'confirm'>;
 
 /**
- * Loads one shard. A worker may have read segments before the shard was emptied without having inserted them yet. ClickHouse is made
- * to refuse those segments, so the next deletion need neither wait for them nor cover them.
+ * Loads one shard. Before the shard was emptied, a worker may have read segments that it has not inserted yet. ClickHouse is made to refuse
+ * those segments, so that the next deletion need neither wait for them nor cover them.
  */
 async function loadShard(
   { redis, clickhouse, claimBytesMax }: LoadOptions,
@@ -304,13 +307,13 @@ async function loadShard(
 ): Promise<void> {
   const state = shardKeys.state(shard);
   let floor = await highestNumber(clickhouse, shard);
-  // Also considers this process's clock: Redis may have moved to a machine whose clock is behind.
+  // Includes this process's clock, since Redis may have moved to a machine whose clock is behind.
   const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
   await confirm();
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
   let seen: Seen = { number: 0, storedTo: 0, storedRecords: 0 };
   if (reserved !== null && how !== 'created') {
-    // All servers: the shard may have been moving from one to another.
+    // Asks all servers, since the shard may have been moving from one to another.
     for (const client of serversOf(clickhouse).all) {
       const latest = (await readSeen(client)).get(String(shard));
       if (latest !== undefined && latest.number >= seen.number) seen = latest;
@@ -336,8 +339,8 @@ async function loadShard(
 const numberedTables = [...tables.map(storedTable), 'failed_events'];
 
 /**
- * The highest number that a shard can have used, as far as ClickHouse knows: the highest of the segments of all shards and of the
- * fences of deletion requests. No new number may be at or below a fence.
+ * The highest number that a shard can have used, as far as ClickHouse knows: the highest of all segments, of whichever shard, and of this
+ * shard's fences in deletion requests. No new number may be at or below a fence.
  */
 async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
   const numbers = await Promise.all(

@@ -1,6 +1,6 @@
-// Recovery of ClickHouse servers that were set back to older data: what they lack, and how the service continues without it. Until
-// then nothing is stored and no deletion completes (registry/witness.ts). What Redis has stays: accounts, keys, requests and waiting
-// records. What the servers lost is gone, and its senders may send it again.
+// Recovery of ClickHouse servers that were set back to older data: what they lack, and how the service continues without it. Until the
+// recovery nothing is stored and no deletion completes (registry/witness.ts). Redis keeps what it has: accounts, keys, requests and waiting
+// records. Records that the servers lost are gone; their senders may send them again.
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
@@ -33,16 +33,16 @@ type Missing = {
   readonly shard: number;
   readonly server: number;
   /**
-   * Approximate by what was stored within seconds of the copy. Null: Redis counts fewer records than the server had; or the server has
-   * nothing of the shard, which was moved there since.
+   * How many records the shard lacks. Inexact by what was stored within seconds of the copy. Null if unknown: Redis counts fewer records
+   * than the server had, or the shard was moved to the server after the time of its data.
    */
   readonly records: number | null;
-  /** All of them were accepted after `after`, up to `until`. Null: from the beginning. */
+  /** The missing records were accepted after `after`, up to `until`. Null: from the beginning. */
   readonly after: string | null;
   readonly until: string | null;
 };
 
-/** Compares the two stores and reports what ClickHouse lacks. */
+/** Compares Redis and ClickHouse, and reports what ClickHouse lacks. */
 export async function showState(context: AdminContext) {
   const { redis, clickhouse } = context;
   const { setBack } = await compare(context);
@@ -58,8 +58,8 @@ export async function showState(context: AdminContext) {
 }
 
 /**
- * Continues with servers that were set back: deletes users again whom requests have deleted since, copies accounts, requests and
- * suppressions to the servers again, and frees the keys of the lost records. May be called again, even after a crash.
+ * Lets the service continue with servers that were set back: deletes users again that requests have deleted since then, copies accounts,
+ * requests and suppressions to the servers again, and frees the keys of the lost records. May be called again, even after a crash.
  */
 export async function recoverState(context: AdminContext) {
   const { redis, clickhouse, config } = context;
@@ -70,7 +70,7 @@ export async function recoverState(context: AdminContext) {
     checkNoMove(shardServers?.moves);
     const missing = await readMissing(context, deployment.shards, setBack);
     if (setBack.length === 0) return { recovered: [], missing, ...nothing };
-    // The database itself may be gone.
+    // The database itself may be missing.
     await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
     await checkNoMovedShards(context, setBack);
     const crash = createCrashPoint(config.crashAt);
@@ -82,7 +82,7 @@ export async function recoverState(context: AdminContext) {
       crash('copies_rewritten');
       await freeKeys(context, setBack, deployment);
       await voidLost(clickhouse, missing);
-      // Rows that have expired since are back.
+      // The older data has rows again that have expired since, so a retention run is due.
       await redis.del(registryKeys.retentionRun);
       await forgetKept(redis, setBack);
       return deleted;
@@ -145,7 +145,7 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
   return records;
 }
 
-/** Whether a server has any row of a shard, or at least a marker, in segments up to a number. */
+/** Whether a server has any row of a shard, if only a marker, in segments up to a number. */
 async function hasEarlier(client: ClickHouseClient, shard: number, number: number): Promise<boolean> {
   const ofTable = (table: string) =>
     `SELECT segment FROM ${table} WHERE segment <= {number:UInt64} AND segment % ${shardNumberSpacing} = ${shard} LIMIT 1`;
@@ -156,7 +156,7 @@ async function hasEarlier(client: ClickHouseClient, shard: number, number: numbe
   return found.length > 0;
 }
 
-/** Excludes the lost minutes from the ledger's checks, since what is missing there is known. */
+/** Excludes the lost minutes from the ledger's checks, since it is known that records are missing there. */
 async function voidLost(clickhouse: ClickHouseClient, missing: readonly Missing[]): Promise<void> {
   const minuteOf = (time: string | null) => (time === null ? 0 : Math.floor(Date.parse(time) / 60_000));
   const earliest = Math.min(...missing.map(({ after }) => minuteOf(after)));
@@ -172,7 +172,7 @@ function timeOf(number: number): string | null {
   return number === 0 ? null : new Date(number / 1000).toISOString();
 }
 
-/** Rejects with AdministrationError if a server has rows of a shard that was moved to another server since. */
+/** Rejects with AdministrationError if a server has rows of a shard that was moved away from it after the time of its data. */
 async function checkNoMovedShards({ clickhouse }: AdminContext, setBack: readonly number[]): Promise<void> {
   const servers = serversOf(clickhouse);
   for (const server of setBack) {
@@ -185,13 +185,13 @@ async function checkNoMovedShards({ clickhouse }: AdminContext, setBack: readonl
   }
 }
 
-/** Deletes the users of earlier requests from the servers again, as far as those users are known. */
+/** Deletes the users of earlier requests from the servers again, where those users are still known. */
 async function deleteOn(context: AdminContext, setBack: readonly number[]) {
   const { all } = serversOf(context.clickhouse);
   const clients = setBack.map((server) => all[server] as ClickHouseClient);
   const copiedAt = await Promise.all(clients.map(readCopiedAt));
-  // Not by what the primary server has as complete: a worker, or an earlier try, may have copied that since. A server that was set back
-  // takes no witness. NaN if one has none.
+  // The time of the last witness that these servers took decides, since a server that was set back takes no more. The requests that the
+  // primary server has as complete do not decide: a worker or an earlier try may have copied those since. NaN if a server has no witness.
   const doneBefore = Math.min(...copiedAt.map((at) => Date.parse(at ?? ''))) - backups.clockDifferenceMsMax;
   return deleteFromOlderData(
     context.redis,
@@ -200,7 +200,10 @@ async function deleteOn(context: AdminContext, setBack: readonly number[]) {
   );
 }
 
-/** Frees the keys of the shards: from then on the index of the rows that are left decides, once it has the waiting segments too. */
+/**
+ * Frees the keys of the shards. From then on the index of the remaining rows decides which keys are taken, once it also has the keys of the
+ * waiting segments.
+ */
 async function freeKeys(
   { redis, clickhouse }: AdminContext,
   setBack: readonly number[],
@@ -213,7 +216,7 @@ async function freeKeys(
       if (servers.numberOf(shard) !== server) continue;
       const state = shardKeys.state(shard);
       const known = await redis.hget(state, 'keys_generation');
-      // A new generation makes workers drop filters of the former index.
+      // A new generation makes workers drop their filters of the former index.
       const generation =
         (await raiseGeneration(client, shard, known)) ??
         generationAbove(known, (await readMarkers(client)).get(shard)?.generation);

@@ -1,4 +1,4 @@
-// The index of keys of a shard, after keys came to it that no worker has added.
+// Renews a shard's index of keys after it got keys that no worker has added.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { raiseGeneration } from '../clickhouse/key-index.js';
@@ -9,8 +9,8 @@ import { readLoadedRegistry } from '../registry/registry.js';
 import type { AdminContext } from './context.js';
 
 /**
- * Gives the shard's index on a server a new generation, and records it in Redis: so a rebuild starts again, and workers reload their
- * filters. `name`: the name of the only statements that the server accepts.
+ * Gives the shard's index on a server a new generation, and records it in Redis, so that a rebuild starts again and workers reload their
+ * filters. `name`: while the server accepts statements of only one name, that name.
  */
 export async function renewIndex(
   { redis }: AdminContext,

@@ -1,4 +1,4 @@
-// Commands: the deployment as a whole, for operators: refused rows, the index of keys, shards, backups, and the state of Redis.
+// Commands on the deployment as a whole, for operators: refused rows, the index of keys, shards, backups, and the state of Redis.
 
 import { listPeople } from '../../accounts/people/people.js';
 import { makeSigningKey } from '../../accounts/signing-key.js';
@@ -17,7 +17,7 @@ import {
   loadDeployment,
 } from '../../operations/deployment.js';
 import { recoverState, showState } from '../../operations/recover.js';
-import { checkNoneCutOff, checkNoRestore } from '../../operations/restore/plan.js';
+import { checkNoneUnfinished, checkNoRestore } from '../../operations/restore/plan.js';
 import { restoreBackup } from '../../operations/restore/restore-backup.js';
 import { restoreDeletions } from '../../privacy/deletion/mirror.js';
 import type { Loading } from '../../registry/loading.js';
@@ -140,7 +140,7 @@ export const deploymentCommands = {
     cli: 'restore   loads the state into an emptied Redis',
     loadsState: true,
     run: async (context) => {
-      // Before the load: once Redis is loaded, a worker may record at any moment that everything is copied.
+      // Read before the load: once Redis is loaded, a worker may at any moment record that everything is copied.
       const copiedAt = await readCopiedAt(context.clickhouse);
       const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
       return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
@@ -171,7 +171,7 @@ export const deploymentCommands = {
   }),
 };
 
-/** Waits for the workers, which continue even if the caller does not wait. */
+/** Waits for the workers. They continue even if the caller stops waiting. */
 async function untilRebuilt(context: CommandContext) {
   for (let lastLine = ''; ; ) {
     const index = await showKeyIndex(context);
@@ -191,12 +191,14 @@ async function untilRebuilt(context: CommandContext) {
 
 function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
   return load(context, waitMsMax, {
-    checkLoad: () => checkNoneCutOff(context),
+    checkLoad: () => checkNoneUnfinished(context),
     checkCreation: () => checkNoRestore(context),
   });
 }
 
-/** Finds out whether Redis is older than what ClickHouse has seen: then it counts as emptied. While ClickHouse is away nothing is decided. */
+/**
+ * Finds out whether Redis is older than what ClickHouse has seen; it then counts as emptied. While ClickHouse is away nothing is decided.
+ */
 async function compareStores({ redis, clickhouse, log }: AdminContext): Promise<void> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) return;

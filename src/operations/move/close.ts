@@ -25,7 +25,7 @@ import { untilNoInsertRuns } from '../running-inserts.js';
 import type { Moving } from './moving.js';
 import { checkOwner, isUnchanged, readShardServers } from './note.js';
 
-/** Makes both servers refuse the shard's rows. From then on only this process stores them, by copying. */
+/** Makes both servers refuse the shard's rows. From then on only this process stores them there, by copying. */
 export async function close(moving: Moving): Promise<void> {
   const { context, move, owned, source, target } = moving;
   const { shard } = move;
@@ -34,19 +34,20 @@ export async function close(moving: Moving): Promise<void> {
   await own(moving, target);
   await closeShard(source, shard);
   await closeShard(target, shard, copyNameOf(shard, owned.owner));
-  // A process that takes over the move after this check closes the server again, and so the server refuses this process's copies.
+  // If another process takes over the move after this check, it closes the server again, and the server then refuses this process's copies.
   await checkOwner(context, owned);
   for (const client of [source, target]) await untilNoInsertRuns(() => isInsertOfShardRunning(client, shard));
   await untilNoInsertRuns(() => isCopyRunning(target, shard));
   const { deployment } = await readLoadedRegistry(redis);
   const fence = await takeFence({ redis, epoch: deployment.epoch }, shard);
-  // Tokens are not copied with the rows. So a worker that read a segment before the move must ask Redis and look for the marker again.
+  // Tokens are not copied with the rows, so a worker that read a segment before the move must not insert it: it has to ask Redis and look
+  // for the marker again.
   await refuseSegments(target, shard, fence);
 }
 
 /**
- * Settles when no deletion round, retention run or retry of failed rows works on the shard. Later ones see the move. The requests
- * are updated so that a round that chose them before, or was paused, finds them changed and ends.
+ * Settles when no deletion round, retention run or retry of failed rows works on the shard. Those that start later see the move. The
+ * requests are updated so that a round that chose them earlier, or was paused, finds them changed and ends.
  */
 export async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
@@ -80,8 +81,8 @@ export async function checkNoRestore(redis: AdminContext['redis']): Promise<void
 }
 
 /**
- * Opens the shard on the server that has it, also if a paused process closed it after the move had ended. If the shard has moved on
- * by now, this process was the paused one, so it closes the shard again.
+ * Opens the shard on the server that has it, even if a paused process has closed it after the move ended. If the shard has moved on since,
+ * this process was itself paused, so it closes the shard again.
  */
 export async function openIfStored(context: AdminContext, shard: number, server: number): Promise<void> {
   const client = serversOf(context.clickhouse).all[server] as ClickHouseClient;
@@ -94,7 +95,7 @@ export async function openIfStored(context: AdminContext, shard: number, server:
   }
 }
 
-/** Whether a server stores a shard now, or will once a reverted move has ended. */
+/** Whether a server stores a shard, or will once a reverted move has ended. */
 async function storesOn(context: AdminContext, shard: number, server: number): Promise<boolean> {
   const { servers, moves = [] } = await readShardServers(context);
   const move = moves.find((each) => each.shard === shard);
@@ -112,7 +113,7 @@ export async function own({ context, owned }: Moving, client: ClickHouseClient):
   });
 }
 
-/** Hides the rows on the old server before showing them on the new one, so no query sees a row twice. */
+/** Hides the rows on the old server before it shows them on the new one, so that no query sees a row twice. */
 export async function showWhereStored({ context, move, source, target }: Moving): Promise<void> {
   await showOnServer(context, source, move.from);
   await showOnServer(context, target, move.to);

@@ -1,4 +1,5 @@
-// The rows of a shard that is moved: copied and compared partition by partition, then removed from the server that no longer has it.
+// The rows of a shard that is being moved: copied and compared partition by partition, then removed from the server that no longer has the
+// shard.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import {
@@ -15,13 +16,13 @@ import { moves } from '../../contract/limits.js';
 import { own } from './close.js';
 import type { Moving } from './moving.js';
 
-/** Copies what the target lacks. Settles when every table has the same rows on both servers. */
+/** Copies the rows that the target lacks. Settles when every table has the same rows on both servers. */
 export async function copyAll(moving: Moving): Promise<void> {
   const { move, owned, source, target, crash, say } = moving;
   for (const table of movedTables) {
     const onSource = await readPartitions(source, table, move.shard);
     const onTarget = await readPartitions(target, table, move.shard);
-    // A partition that an earlier try copied, and of which a deletion has removed all rows since.
+    // An earlier try copied this partition, and a deletion has removed all of its rows at the source since.
     for (const partition of onTarget.keys())
       if (!onSource.has(partition)) await removeRows(target, table, owned, partition);
     const total = [...onSource.values()].reduce((sum, rows) => sum + rows, 0);
@@ -57,7 +58,7 @@ async function copyPartition(
     );
 }
 
-/** Removes the shard's rows from one of the two servers, which stays closed for the shard. */
+/** Removes the shard's rows from one of the two servers. That server stays closed for the shard. */
 export async function removeAll(moving: Moving, from: ClickHouseClient): Promise<void> {
   const { move, owned, source, target, crash, say } = moving;
   await own(moving, from);

@@ -1,8 +1,8 @@
-// Moving a shard to another ClickHouse server. New records wait in Redis while the shard's rows are copied and compared; then the
-// registry names the other server, records are stored there, and the rows are removed from the old server. If a move is
-// interrupted, run the same command again: the registry records how far it got. Until the other server has the shard, the
-// move can be reverted. No query sees rows twice: the local views of a server hide the rows of shards that are stored elsewhere.
-// Deletions of the shard's accounts wait until the move has ended. A move that fails before it has changed a server is forgotten.
+// Moving a shard to another ClickHouse server. New records wait in Redis while the shard's rows are copied and compared. Then the registry
+// names the other server, records are stored there, and the rows are removed from the old server. An interrupted move is continued by the
+// same command, since the registry records how far it got. Until the other server has the shard, the move can be reverted. No query sees
+// rows twice: the local views of a server hide the rows of shards that are stored elsewhere. Deletions of the shard's accounts wait until
+// the move has ended. A move that fails before it has changed a server is forgotten.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { ClickHouseSetBack, reachableServers, serversOf } from '../../clickhouse/servers.js';
@@ -33,7 +33,7 @@ import {
   withoutMove,
 } from './note.js';
 
-/** Moves a shard to the server with this index. Continues a started move, or reverts it when `to` is its source. */
+/** Moves a shard to the server with index `to`. Continues a move that was started, or reverts it if `to` is its source. */
 export async function moveShard(
   context: AdminContext,
   shard: number,
@@ -56,7 +56,7 @@ export async function moveShard(
   const moving: Moving = { context, move, owned, source, target, crash, say };
   await finish(moving).catch((error: unknown) => forgetIfUnchanged(moving, error));
   crash('move_ended');
-  // A migration creates the views from the second copy.
+  // A migration creates the views from the registry's second copy.
   await copyRegistry(context);
   await showWhereStored(moving);
   return 'moved';
@@ -64,19 +64,21 @@ export async function moveShard(
 
 async function finish(moving: Moving): Promise<void> {
   const { context, move, crash } = moving;
-  // Before anything is changed: a Redis that is emptied later must know of the move when it is loaded again.
+  // Before anything is changed, so that a Redis that is emptied and loaded again knows of the move.
   await copyRegistry(context);
   crash('move_noted');
   await (move.stage === 'back' ? revert(moving) : carryOver(moving));
 }
 
-/** Forgets a failed move that has changed nothing. Rejects with why it failed, or with what an administrator has to do next. */
+/**
+ * Forgets a failed move that has changed nothing. Rejects with the reason for the failure, or with what an administrator has to do next.
+ */
 async function forgetIfUnchanged({ context, move, owned }: Moving, error: unknown): Promise<never> {
   const { shard } = move;
   const recorded = await readMove(context, shard).catch(() => {
     throw error;
   });
-  // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
+  // A process that takes over a move makes ClickHouse refuse the statements of the previous owner.
   if (recorded?.owner !== move.owner) throw new MoveTakenOver(shard);
   if (isUnchanged(recorded)) {
     await change(context, owned, (document) => withoutMove(document, shard));
@@ -100,8 +102,8 @@ async function carryOver(moving: Moving): Promise<void> {
     await close(moving);
     crash('shard_closed');
     await copyAll(moving);
-    // Before anything uses that server. A rebuild may have added keys on the old server since they were copied, and workers' filters
-    // may lack keys that were removed from the other server.
+    // Before anything uses the target. Since the keys were copied, a rebuild may have added keys on the old server; and workers' filters
+    // may lack keys that were removed from the target.
     await renewIndex(context, target, shard, copyNameOf(shard, owned.owner));
     crash('index_renewed');
     await change(context, owned, (document) => ({
@@ -110,7 +112,7 @@ async function carryOver(moving: Moving): Promise<void> {
     }));
     crash('shard_switched');
   }
-  // Before anything is stored on the other server: a Redis that is emptied now must know that server when it is loaded again.
+  // Before anything is stored on the target, so that a Redis that is emptied and loaded again knows where the shard is.
   await copyRegistry(context);
   crash('switch_copied');
   await showWhereStored(moving);
@@ -121,7 +123,7 @@ async function carryOver(moving: Moving): Promise<void> {
   await endMove(moving);
 }
 
-/** Rejects if a server was set back: its recovery covers only the shards that it has. */
+/** Rejects if a server was set back: a recovery covers only the shards that a server has at the time. */
 async function checkCurrent({ context, move }: Moving): Promise<void> {
   const { shard, from } = move;
   await assertCurrent(context.redis, context.clickhouse).catch((error: unknown) => {
@@ -137,19 +139,19 @@ async function revert(moving: Moving): Promise<void> {
   const { context, move, source, target, crash, say } = moving;
   const { shard } = move;
   await showOnServer(context, target, move.to);
-  // From here on ClickHouse refuses copies by the process that started the move; a running one is waited for.
+  // From here on ClickHouse refuses copies by the process that started the move. This waits for a copy that is running.
   await closeShard(target, shard);
   await untilNoInsertRuns(() => isCopyRunning(target, shard));
   await removeAll(moving, target);
   await openIfStored(context, shard, move.from);
   crash('shard_opened');
-  // Workers may have loaded the generation of the other server.
+  // Workers may have loaded the other server's generation of the index.
   await renewIndex(context, source, shard);
   await endMove(moving);
   say(`shard ${shard}: stored by server ${move.from} again`);
 }
 
-/** Rejects with AdministrationError unless all servers answer that are needed for the move or its continuation. */
+/** Rejects with AdministrationError unless every server answers that the move or its continuation needs. */
 async function checkServers(context: AdminContext, shard: number, to: number): Promise<void> {
   const { shardServers } = await readRegistry(context.redis);
   const servers = serversOf(context.clickhouse);

@@ -1,4 +1,4 @@
-// The registry's record of a move: how far it got. Its owner is the process that last took it over; changes by others are refused.
+// The registry's record of a move: how far it got. The process that last took the move over is its owner; changes by any other are refused.
 
 import { randomBytes } from 'node:crypto';
 import type { OwnedMove } from '../../clickhouse/move-rows.js';
@@ -12,8 +12,8 @@ import type { AdminContext } from '../context.js';
 import type { Moving } from './moving.js';
 
 /**
- * Records the move with a new owner. Undefined if the shard is already on that server. Reverting a move that has changed nothing yet
- * only forgets it.
+ * Records the move with a new owner. Settles with undefined if the shard is already on that server. Reverting a move that has changed
+ * nothing yet merely forgets it.
  */
 export async function recordMove(
   context: AdminContext,
@@ -56,8 +56,8 @@ export async function recordMove(
 }
 
 /**
- * Records that servers are changed from now on, so that a revert needs both. The second copy gets it first: otherwise a Redis that is
- * emptied and loaded again would have a move that looks as if it could be forgotten.
+ * Records that servers are changed from now on, so that a revert needs both. The second copy gets this first: otherwise a Redis that is
+ * emptied and loaded again would have a move that looks as if it had changed nothing.
  */
 export async function recordChanges({ context, owned }: Moving): Promise<void> {
   const setUnchangedBy = (unchanged_by: string) =>
@@ -76,7 +76,7 @@ export async function endMove({ context, move, owned }: Moving): Promise<void> {
   }));
 }
 
-/** The server that a move leads to. */
+/** The server where the shard will be when the move has ended. */
 export function goalOf({ stage, from, to }: ShardMove): number {
   return stage === 'back' ? from : to;
 }
@@ -86,7 +86,7 @@ export function isUnchanged({ stage, owner, unchanged_by: by }: ShardMove): bool
   return stage === 'copy' && by === owner;
 }
 
-/** The document with changes to the move of a shard. */
+/** The document with a changed entry for the move of a shard. */
 export function withMove(
   { moves = [], ...rest }: ShardServers,
   shard: number,
@@ -104,7 +104,7 @@ export async function readMove(context: AdminContext, shard: number): Promise<Sh
   return (await readShardServers(context)).moves?.find((each) => each.shard === shard);
 }
 
-/** Rejects with StateNotLoaded if Redis was emptied: that it has no moves then means nothing. */
+/** Rejects with StateNotLoaded if Redis was emptied: its lack of moves then means nothing. */
 export async function readShardServers({ redis }: AdminContext): Promise<ShardServers> {
   const { deployment, shardServers } = await readRegistry(redis);
   if (deployment === undefined || shardServers === undefined) throw new StateNotLoaded();
@@ -121,7 +121,7 @@ export class MoveTakenOver extends AdministrationError {
   }
 }
 
-/** Changes the table while this process owns the move. */
+/** Changes the document while this process owns the move. */
 export async function change(
   { redis, clickhouse }: AdminContext,
   { shard, owner }: OwnedMove,
@@ -140,7 +140,7 @@ export async function copyRegistry({ redis, clickhouse }: AdminContext): Promise
   await mirrorRegistry(redis, clickhouse);
 }
 
-/** For when no server was changed: if the primary server does not answer now, a worker copies the registry later. */
+/** For moves that have changed no server: if the primary server does not answer, a worker copies the registry later. */
 export async function tryCopyRegistry(context: AdminContext): Promise<void> {
   await copyRegistry(context).catch(() => undefined);
 }

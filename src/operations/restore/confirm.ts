@@ -1,4 +1,4 @@
-// The state of one restore, and its checks before each irreversible step: while it was paused, another process may have started a
+// The state of one restore, and its checks before each irreversible step: if this process was paused, another one may have started a
 // restore, or Redis may have been emptied.
 
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
@@ -14,20 +14,20 @@ import { type Plan, textOf } from './plan.js';
 export type Restore = {
   readonly context: AdminContext;
   readonly name: string;
-  /** The database beside the one in use, and a connection to it on each server, the primary server first. */
+  /** The name of the database beside the one in use; `restored` has a connection to it on each server, the primary server first. */
   readonly staging: string;
   readonly restored: readonly ClickHouseClient[];
   readonly lock: Lease;
   readonly crash: CrashPoint;
 };
 
-/** A restore that has its staging databases. */
+/** A restore that has created its staging databases. */
 export type Begun = Restore & {
-  /** The id of the databases beside those in use. */
+  /** The id of the staging databases. */
   readonly id: string;
   /** Called before each statement that exchanges tables. */
   readonly exchanging: () => void;
-  /** The deployment that Redis has; empty if it has none. */
+  /** The epoch of the deployment in Redis; empty if there is none. */
   readonly epoch: string;
 };
 
@@ -47,12 +47,12 @@ export class RedisChanged extends BackupFailed {
 }
 
 /**
- * Rejects with BackupFailed if another process is restoring too, or if Redis was emptied or loaded since the restore began. By the id
- * of the database beside the one in use, a process notices that its database was replaced even if Redis was emptied.
+ * Rejects with BackupFailed if another process is restoring too, or if Redis was emptied or loaded since the restore began. The id of the
+ * staging database tells a process that its database was replaced, even if Redis was emptied.
  */
 export async function confirm(restore: Begun): Promise<void> {
   const { context, lock, id, epoch } = restore;
-  // The lock first: whatever another process did while it held the lock is visible to the checks that follow.
+  // The lock first: the checks that follow then see whatever another process did while it held the lock.
   if (!(await lock.isHeld())) throw new AnotherRestore();
   const isOwn = (await readStagingIds(restore)).every((each) => each === id);
   if (!isOwn) throw new AnotherRestore();
@@ -60,7 +60,7 @@ export async function confirm(restore: Begun): Promise<void> {
 }
 
 /**
- * Like `confirm`, and also rejects unless Redis still has the plan: a Redis that was emptied and loaded again has the same epoch, but
+ * Like `confirm`, and also rejects unless Redis still has the plan. A Redis that was emptied and loaded again has the same epoch, but
  * deletion rounds may have started in it.
  */
 export async function confirmPlan(restore: Planned): Promise<void> {
@@ -70,8 +70,8 @@ export async function confirmPlan(restore: Planned): Promise<void> {
 }
 
 /**
- * Rejects with BackupFailed if this process may not drop a server's database beside the one in use, which may be gone already.
- * `isOwn`: whether a database with this id may be dropped.
+ * Rejects with BackupFailed if this process may not drop a server's staging database. The database may already be gone. `isOwn`: whether a
+ * database with this id may be dropped.
  */
 export async function confirmDrop(
   { staging, lock }: Restore,

@@ -1,4 +1,4 @@
-// Deletion requests after tables went back to an older state, by a restore or a loss: which are carried out again, and which start
+// Deletion requests after a restore or a loss put tables back to an older state: complete ones are carried out again, pending ones start
 // again.
 
 import { readRows } from '../../clickhouse/answers.js';
@@ -37,8 +37,8 @@ export async function withoutDeletions<Result>(
 }
 
 /**
- * Deletes from older data the users of all requests, as far as they are known. Complete requests whose users are unknown have to be
- * submitted again, unless the older data cannot contain their users. `clients`: connected to the servers with that data.
+ * Deletes the users of all requests from older data, where they are still known. Complete requests whose users are no longer known have to
+ * be submitted again, unless the older data cannot contain those users. `clients`: connections to the servers with that data.
  */
 export async function deleteFromOlderData(
   redis: AdminContext['redis'],
@@ -109,8 +109,8 @@ async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<Delet
 const idsPerCall = 1_000;
 
 /**
- * Restarts the pending requests: the restored tables lack their progress, and have rows again that they had deleted. The counts of
- * what was found stay as evidence.
+ * Restarts the pending requests: the restored tables lack their progress, and have rows again that they had deleted. The counts of what
+ * they found stay as evidence.
  */
 export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
@@ -129,7 +129,7 @@ export async function resetDeletions({ redis }: AdminContext): Promise<void> {
       await updateDeletion(redis, rest, { state: 'submitted', resolved: false, mutations: [] });
       await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);
     } catch (error) {
-      // It is no longer pending: its targets are lost.
+      // The request is no longer pending: its targets are lost.
       if (!(error instanceof ConcurrentUpdate)) throw error;
     }
   }

@@ -1,5 +1,5 @@
-// Exchanges the restored tables, and their indexes of keys, with those in use: no key is forgotten, and no segment is stored whose
-// keys were looked up in the other index.
+// Exchanges the restored tables, and their indexes of keys, with those in use. No key is forgotten, and no segment is stored if its keys
+// were looked up in the other index.
 
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { unkeptTables } from '../../clickhouse/backups.js';
@@ -25,9 +25,9 @@ import { type Begun, confirmPlan, type Planned, type Restore } from './confirm.j
 import { addedTables } from './plan.js';
 
 /**
- * Adds the keys of the index in use to the restored one: keys are never forgotten, whatever happens to their rows. Settles with the
- * segment number up to which the restored index has all keys, for each shard. The restored index gets a new generation, so that a
- * process that is adding keys to the index in use writes no marker into the restored one.
+ * Adds the keys of the index in use to the restored one, since a key is never forgotten, whatever happens to its row. Settles with the
+ * segment number up to which the restored index has all keys, for each shard. The restored index gets a new generation, so that a process
+ * that is adding keys to the index in use writes no marker into the restored one.
  */
 export async function joinIndexes(
   { context, staging }: Restore,
@@ -60,8 +60,8 @@ export async function joinIndexes(
 }
 
 /**
- * Exchanges the tables that are not exchanged yet. The index of keys comes first: once it is exchanged, the restored tables refuse
- * segments whose keys were looked up in the other index. The registry comes last: an emptied Redis is loaded from it.
+ * Exchanges the tables that are not exchanged yet. The index of keys comes first: once it is exchanged, the restored tables refuse segments
+ * whose keys were looked up in the other index. The registry comes last, since an emptied Redis is loaded from it.
  */
 export async function exchangeTables(restore: Planned): Promise<void> {
   const { context, plan } = restore;
@@ -71,38 +71,38 @@ export async function exchangeTables(restore: Planned): Promise<void> {
     await exchangeOn(restore, server, client, (table) => table === keysTable);
     await renewIndexes(restore, server, client);
   }
-  // The last segment of each shard.
+  // The number of the last segment of each shard.
   const refused =
     restore.epoch === '' ? [] : await takeFences({ ...(await readLoadedRegistry(redis)).deployment, redis });
-  // First by the limits of this restore, which the restored tables' constraints name; below by those of all tables in use.
+  // Here by the limits of this restore, which the constraints of the restored tables name; below by those of all tables in use.
   await refuseUpTo(restore, refused, plan.id);
   for (const [server, client] of servers) {
     await exchangeOn(restore, server, client, (table) => table !== keysTable);
     restore.crash('rows_exchanged');
-    // Rows that were stored since the indexes were joined are now in the tables that will be dropped.
+    // Rows that were stored after the indexes were joined are now in the tables that will be dropped; their keys must stay.
     await addKeysAbove(client, restore.staging, context.config.clickhouseDatabase, plan.keysTo[server] ?? {});
     await renewIndexes(restore, server, client);
   }
   await refuseUpTo(restore, refused);
 }
 
-/** Makes workers load their filters of keys from the index that is now in use, with the keys that were added to it. */
+/** Makes workers load their filters of keys from the index that is now in use, including the keys that were added to it. */
 async function renewIndexes(
   { context, epoch }: Begun,
   server: number,
   client: ClickHouseClient,
 ): Promise<void> {
   for (const shard of (await readMarkers(client)).keys()) {
-    // Every restored server has a marker for each shard.
+    // Every restored server has a marker for every shard, also for shards of other servers.
     const isOwn = epoch !== '' && serversOf(context.clickhouse).numberOf(shard) === server;
     await (isOwn ? renewIndex(context, client, shard) : raiseGeneration(client, shard));
   }
 }
 
 /**
- * Makes the restored tables refuse segments up to the last ones, since they do not have their tokens: a worker may have read a
- * segment that another one has stored since and whose users were then deleted, or may have looked up its keys in the previous index.
- * If Redis still has the segment, the worker reads it and looks up its keys again.
+ * Makes the restored tables refuse segments up to the last ones, since they lack the tokens of these. A worker may have read a segment that
+ * another worker has stored since, and whose users were then deleted; or it may have looked up its keys in the previous index. If Redis
+ * still has the segment, the worker reads it and looks up its keys again.
  */
 async function refuseUpTo(
   { context }: Restore,
@@ -143,5 +143,5 @@ async function exchangeOn(
 
 const keysTable = 'stored_keys';
 
-/** A restore leaves these as they are. */
+/** Tables that a restore leaves as they are. */
 export const ofServer: readonly string[] = [...unkeptTables, limitsTable];

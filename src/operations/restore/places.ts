@@ -1,4 +1,4 @@
-// A backup is restored only where each shard is on the server that has its rows in the backup.
+// A backup is restored only if each shard is now on the server that has its rows in the backup.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { AdministrationError } from '../../contract/errors.js';
@@ -13,7 +13,7 @@ import { readRegistry } from '../../registry/registry.js';
 import { checkNoMove } from '../backups.js';
 import { RedisChanged, type Restore } from './confirm.js';
 
-/** Which server had which shard when the backup was made; undefined if there was only one. */
+/** Which server had which shard when the backup was made; undefined if there was only one server. */
 export async function readPlaces([primary]: Restore['restored']): Promise<ShardServers | undefined> {
   const text = (await readMirror(primary as ClickHouseClient)).documents[shardServersKey];
   return text === undefined ? undefined : (JSON.parse(text) as ShardServers);
@@ -22,7 +22,7 @@ export async function readPlaces([primary]: Restore['restored']): Promise<ShardS
 /** Rejects with AdministrationError unless the backup is of this deployment and has each shard's rows on the shard's server. */
 export async function checkPlaces({ context, restored }: Restore): Promise<void> {
   const { shardServers, deployment } = await readRegistry(context.redis);
-  // This is only called for a loaded Redis.
+  // This is called only when Redis is loaded.
   if (deployment === undefined) throw new RedisChanged();
   const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
   if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment.epoch)

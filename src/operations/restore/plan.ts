@@ -1,5 +1,5 @@
-// The plan of a restore: which tables replace which. It is recorded on the primary server beside the restored tables, then in Redis,
-// before the first table is exchanged, and dropped with the replaced tables. While it is recorded, no deletion round and no move of a
+// The plan of a restore: which tables replace which. Before the first table is exchanged, it is recorded on the primary server beside the
+// restored tables, and then in Redis; it is dropped with the replaced tables. While it is recorded, no deletion round and no move of a
 // shard starts, and an interrupted restore continues.
 
 import { serversOf } from '../../clickhouse/servers.js';
@@ -12,13 +12,13 @@ import type { AdminContext } from '../context.js';
 
 export type RestoredBackup = {
   readonly name: string;
-  /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
+  /** `kept`: accounts, keys and requests stay as they are in Redis. `restored`: Redis was empty, and they come from the backup. */
   readonly state: 'kept' | 'restored';
-  /** An earlier run had restored the backup; this one only dropped what it had replaced. */
+  /** An earlier run had already restored the backup; this one only dropped the tables that it had replaced. */
   readonly was_done?: true;
   /** Requests that were carried out again, and the rows that they deleted. */
   readonly deleted_again: { readonly requests: number; readonly rows: number };
-  /** Requests whose users are lost, so that their callers have to submit them again. */
+  /** Complete requests whose users are no longer known, so that their callers have to submit them again. */
   readonly submit_again: readonly Pick<
     DeletionRequest,
     'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
@@ -31,14 +31,14 @@ export type Plan = {
   readonly name: string;
   /** The ids of the restored tables, of each server. */
   readonly tables: readonly Readonly<Record<string, string>>[];
-  /** By server and shard: up to which segment the restored index has all keys. */
+  /** By server and shard: the segment number up to which the restored index has all keys. */
   readonly keysTo: readonly Readonly<Record<string, string>>[];
   readonly result: RestoredBackup;
   /** All tables are exchanged; only the replaced ones remain to be dropped. */
   readonly isDone?: true;
 };
 
-/** The text of an unfinished plan in Redis. Its tables may be exchanged only while Redis has exactly this text. */
+/** The text of an unfinished plan in Redis. Tables may be exchanged only while Redis has exactly this text. */
 export function textOf({ isDone: _, ...plan }: Plan): string {
   return JSON.stringify(plan);
 }
@@ -48,7 +48,10 @@ export function stagingOf(database: string): string {
   return `${database}_restore`;
 }
 
-/** The plan of a running or interrupted restore. ClickHouse decides: Redis may have been emptied, or lack the end of the plan. */
+/**
+ * The plan of a running or interrupted restore. ClickHouse decides, since Redis may have been emptied, or may not know that a plan has
+ * ended.
+ */
 export async function readPlan({ redis, clickhouse, config }: AdminContext): Promise<Plan | undefined> {
   const noted = await readNotedPlans(clickhouse, stagingOf(config.clickhouseDatabase));
   const inRedis = noted.length > 0 ? null : await redis.get(registryKeys.restoringBackup);
@@ -56,12 +59,12 @@ export async function readPlan({ redis, clickhouse, config }: AdminContext): Pro
   return plans.find(({ isDone }) => isDone === true) ?? plans[0];
 }
 
-/** The tables to which a restore only adds the backup's rows: of each suppression the latest version counts. */
+/** The tables that a restore does not exchange: it only adds the backup's rows. For each suppression the latest version counts. */
 export const addedTables: readonly string[] = ['audit_log', suppressedNamesTable];
 
 /**
- * How far a restore got, whose databases beside those in use may have been dropped by hand. `isWhole`: nothing is gone that it still
- * needs. `tables`: the restored tables that are left, in use or beside.
+ * How far a restore got; its staging databases may have been dropped by hand. `isWhole`: everything that it still needs is there. `tables`:
+ * the restored tables that still exist, in use or in a staging database.
  */
 export async function readProgress({ clickhouse, config }: AdminContext, plan: Plan) {
   const database = config.clickhouseDatabase;
@@ -94,8 +97,8 @@ export async function isRestoring({ redis }: AdminContext): Promise<boolean> {
 }
 
 /**
- * Rejects with AdministrationError if a restore has begun: ClickHouse may be empty only because restored tables are exchanged last.
- * The caller must have the right to load Redis, which the restore takes before it exchanges the tables.
+ * Rejects with AdministrationError if a restore has begun: ClickHouse may look empty only because the registry is exchanged last. The
+ * caller must have the right to load Redis, which a restore takes before it exchanges tables.
  */
 export async function checkNoRestore(context: AdminContext): Promise<void> {
   const staging = stagingOf(context.config.clickhouseDatabase);
@@ -109,10 +112,10 @@ export async function checkNoRestore(context: AdminContext): Promise<void> {
 
 /**
  * Rejects with AdministrationError if a restore has recorded its plan and has not ended: ClickHouse may have a mixture of restored and
- * replaced tables, or a paused process may be about to exchange the first one. The caller must have the right to load Redis, which a
+ * replaced tables, or a paused process may be about to exchange the first table. The caller must have the right to load Redis, which a
  * restore into an empty Redis keeps until it has ended.
  */
-export async function checkNoneCutOff(context: AdminContext): Promise<void> {
+export async function checkNoneUnfinished(context: AdminContext): Promise<void> {
   const plan = await readPlan(context);
   if (plan === undefined || plan.isDone === true) return;
   const staging = stagingOf(context.config.clickhouseDatabase);

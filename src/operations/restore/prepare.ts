@@ -25,7 +25,7 @@ export async function prepare(restore: Begun): Promise<Plan> {
   const { context, name, staging, restored, id = '', epoch } = restore;
   const { clickhouse } = context;
   const isLoaded = epoch !== '';
-  // A move may have started while the servers restored their backups.
+  // A shard may have moved while the servers restored their backups.
   if (isLoaded) await checkPlaces(restore);
   const result = isLoaded
     ? await deleteSince(restore)
@@ -35,7 +35,7 @@ export async function prepare(restore: Begun): Promise<Plan> {
       joinIndexes(restore, client, restored[server] as ClickHouseClient),
     ),
   );
-  // Other tables stay as they are: a table that only one of the two databases has cannot be exchanged.
+  // Only these tables are exchanged: a table that only one of the two databases has stays where it is.
   const schema = tablesOfSchema();
   const tables = await Promise.all(
     restored.map(async (client) => {
@@ -54,7 +54,7 @@ export const restoredReason = 'a backup was restored';
 
 export const minuteNow = () => Math.floor(Date.now() / 60_000);
 
-/** Marks in the restored ledger that the backup lacks some or all of what was accepted since it began. */
+/** Marks in the restored ledger that the backup may lack what was accepted since it began. */
 async function voidRestored({ restored: [primary], name }: Begun): Promise<void> {
   if (primary === undefined) return;
   const began = Date.parse((await readOwnEntry(primary, name))?.began_at ?? '');
@@ -63,9 +63,9 @@ async function voidRestored({ restored: [primary], name }: Begun): Promise<void>
 }
 
 /**
- * Once Redis has the plan, no deletion round starts and no shard is moved. A continued restore writes it again, since Redis may have
- * been loaded without it. `owner`: the value of the lock that stops the rounds. `shardServers`: that document before the plan was
- * made.
+ * Once Redis has the plan, no deletion round starts and no shard is moved. A continued restore writes the plan again, since Redis may have
+ * been loaded without it. `owner`: the value of the lock that stops the rounds. `shardServers`: the document with the shards' servers, as
+ * read before the plan was made.
  */
 export async function recordPlanInRedis(
   restore: Planned,
@@ -85,23 +85,23 @@ export async function recordPlanInRedis(
     ],
     [owner, lock.owner, epoch, shardServersKey, shardServers, textOf(plan)],
   );
-  // A round that started meanwhile may have completed requests whose users were not deleted again.
+  // A deletion round may have started in the meantime and completed requests whose users were not deleted from the restored tables.
   if (Number(recorded) === 0) throw new BackupFailed('it was paused for too long: run it again');
   if (Number(recorded) === -1) throw new RedisChanged();
   if (Number(recorded) === -2) throw new BackupFailed('a shard was moved meanwhile: run it again');
 }
 
-/** Lets deletion rounds start again. A plan that another process has recorded since stays. */
+/** Lets deletion rounds start again, unless another process has recorded its own plan since. */
 export async function forgetPlan({ redis }: AdminContext, text: string): Promise<void> {
   await runScript(redis, scripts.deleteEqual, [registryKeys.restoringBackup], [text]);
 }
 
-/** Deletes from the restored tables the users that requests have deleted since the backup began, as far as they are known. */
+/** Deletes from the restored tables the users of requests that were completed since the backup began, where these are still known. */
 async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
   const [primary] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const backup = await readOwnEntry(primary, name);
-  // If Redis was emptied since, or the backup comes from elsewhere, only timestamps show which requests it lacks.
+  // If Redis was emptied since, or the backup comes from elsewhere, only timestamps tell which requests the backup lacks.
   const doneInBackup = await readCompleteIds(primary);
   const knowsAll = backup !== undefined && (await keepsSince(redis, name, backup.began_at));
   const isInBackup = ({ deletion_request_id: id, completed_at }: DeletionRequest) =>
@@ -112,7 +112,7 @@ async function deleteSince({ context, name, restored }: Restore): Promise<Restor
   return { name, state: 'kept', ...(await deleteFromOlderData(redis, restored, isDone)) };
 }
 
-/** The entry of a backup in its own copy of the registry. A later entry of the same name may describe another backup. */
+/** The entry of a backup in its own copy of the registry. The current registry may have the name for a later backup. */
 async function readOwnEntry(primary: ClickHouseClient, name: string): Promise<Backup | undefined> {
   const text = (await readMirror(primary)).documents[backupsKey];
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);

@@ -1,9 +1,9 @@
-// Restoring a backup of ClickHouse while everything is running. A restore prepares the backup in a database beside the one in use:
-// it migrates the schema, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in one
-// step; meanwhile no deletion round runs and no shard is moved. What Redis has stays: accounts, keys, requests. With several servers,
-// each restores its own backup, so each shard must be on the same server as then. A restore that is killed at any point continues
-// when it is called again, even if Redis was emptied, or the databases beside were dropped by hand. Until it is done, an emptied Redis is
-// not loaded. A restore that fails before it exchanges a table leaves nothing.
+// Restores a backup of ClickHouse while everything is running. A restore prepares the backup in a staging database beside the one in use:
+// it migrates the schema, and again deletes the users that requests have deleted since. Then it exchanges the tables, each in one step;
+// during this no deletion round runs and no shard is moved. Redis keeps what it has: accounts, keys, requests. With several servers, each
+// restores its own backup, so each shard must be on the same server as in the backup. A restore that is killed at any point is continued by
+// calling it again, even if Redis was emptied or the staging databases were dropped by hand. Until it is done, an emptied Redis is not
+// loaded. A restore that fails before it exchanges a table leaves nothing.
 
 import { randomUUID } from 'node:crypto';
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
@@ -40,7 +40,7 @@ import { forgetPlan, minuteNow, prepare, recordPlanInRedis, restoredReason } fro
 import { copyAll, gatherSecondCopies } from './second-copies.js';
 import { dropReplaced, type Found, replaceStaging, stage, takeOver, unstage } from './staging.js';
 
-/** `load` loads the state of ClickHouse into an emptied Redis. */
+/** Restores a backup, or continues its interrupted restore. `load`: loads the state of ClickHouse into an emptied Redis. */
 export async function restoreBackup(
   context: AdminContext,
   name: string,
@@ -73,7 +73,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const { context, name } = restore;
   const { redis, clickhouse, config } = context;
   await checkAllReachable(clickhouse);
-  // The database itself may be gone.
+  // The database itself may be missing.
   await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
   const found: Found = {
     ids: await readStagingIds(restore),
@@ -87,9 +87,9 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     const { hasExchanged, isWhole, tables } = await readProgress(context, former);
     if (hasExchanged && former.name !== name)
       throw new AdministrationError(`the restore of ${former.name} was interrupted: run it again first`);
-    // If tables that it needs are gone, what is left of it comes first: deletions are not right before that.
+    // If tables that it needs are gone, what is left of it is still finished before the restore begins again: deletions are wrong until then.
     if (hasExchanged && (isWhole || (await readEpoch(redis)) !== '' || (await isKnown(context)))) {
-      const result = await goOn(restore, { ...former, tables }, load);
+      const result = await resume(restore, { ...former, tables }, load);
       if (isWhole) return result;
     }
   }
@@ -104,7 +104,7 @@ async function begin(restore: Restore, found: Found, load: () => Promise<unknown
     mayHaveExchanged = true;
   };
   try {
-    // Before Redis is loaded: otherwise a paused process could exchange a table when deletions run again.
+    // Before Redis is loaded: otherwise a paused process could exchange a table after deletions have started to run again.
     await replaceStaging(restore, found, id);
     const own: Begun = { ...restore, id, exchanging, epoch: await loadIfEmpty(restore, load) };
     await stage(own);
@@ -116,8 +116,8 @@ async function begin(restore: Restore, found: Found, load: () => Promise<unknown
   }
 }
 
-/** Goes on with a restore that has exchanged tables. */
-async function goOn(restore: Restore, plan: Plan, load: () => Promise<unknown>): Promise<RestoredBackup> {
+/** Continues a restore that has exchanged tables. */
+async function resume(restore: Restore, plan: Plan, load: () => Promise<unknown>): Promise<RestoredBackup> {
   await takeOver(restore, plan);
   const epoch = await readEpoch(restore.context.redis);
   const own: Begun = { ...restore, id: plan.id, exchanging: () => undefined, epoch };
@@ -125,7 +125,7 @@ async function goOn(restore: Restore, plan: Plan, load: () => Promise<unknown>):
   return complete({ ...own, epoch: await loadIfEmpty(restore, load) }, async () => plan, load);
 }
 
-/** Loads an emptied Redis, if ClickHouse knows of a deployment. Settles with the deployment that Redis has then. */
+/** Loads an emptied Redis, if ClickHouse knows of a deployment. Settles with the epoch that Redis then has. */
 async function loadIfEmpty({ context }: Restore, load: () => Promise<unknown>): Promise<string> {
   if ((await readEpoch(context.redis)) === '' && (await isKnown(context))) await load();
   return readEpoch(context.redis);
@@ -160,16 +160,19 @@ async function complete(
   return result;
 }
 
-/** Does the rest of a restore that has exchanged all tables. */
+/** Completes a restore that has exchanged all tables. */
 async function finish(restore: Restore, former: Plan, load: () => Promise<unknown>): Promise<void> {
   const { context } = restore;
   if ((await readEpoch(context.redis)) === '') await load();
-  // So that deletion rounds need not wait for the killed process's plan.
+  // The killed process's plan would make deletion rounds wait.
   await withoutDeletions(context, () => forgetPlan(context, textOf(former)));
   await dropReplaced(restore, former.name, former.id);
 }
 
-/** Exchanges the tables. After that, repeating the restore only drops the replaced tables: records that are stored since stay. */
+/**
+ * Exchanges the tables. From then on, repeating the restore only drops the replaced tables, since new records are stored in the restored
+ * ones.
+ */
 async function carryOut(restore: Planned): Promise<void> {
   const { context, staging, plan, epoch, crash } = restore;
   await exchangeTables(restore);
@@ -179,7 +182,7 @@ async function carryOut(restore: Planned): Promise<void> {
     crash('deletions_reset');
     await copyAll(context);
     crash('copies_rewritten');
-    // The restored data is older on purpose.
+    // The restored data is older on purpose, so it must not count as set back.
     await forgetKept(context.redis, [...serversOf(context.clickhouse).all.keys()]);
   }
   await confirmPlan(restore);

@@ -1,4 +1,4 @@
-// Second copies of Redis's documents in tables that were exchanged or set back.
+// Second copies of Redis's documents, in tables that were exchanged or set back.
 
 import { inBatches } from '../../batches.js';
 import { addRowsOf, readTableIds } from '../../clickhouse/staging.js';
@@ -14,8 +14,8 @@ import { type Begun, confirm } from './confirm.js';
 import { type Plan, textOf } from './plan.js';
 
 /**
- * For a Redis that was emptied after the first table was exchanged: its second copies are partly in the replaced tables, and what was
- * copied since is in the restored ones. The latest version of each document counts.
+ * For a Redis that was emptied after the first table was exchanged. Some of its second copies are in the replaced tables, and those made
+ * since then are in the restored ones. For each document the latest version counts.
  */
 export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<void> {
   const { context, staging } = restore;
@@ -28,15 +28,15 @@ export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<vo
       await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
   }
   await confirm(restore);
-  // Before Redis is loaded: from then on deletion rounds would start without it.
+  // Before Redis is loaded: without this, deletion rounds would start once it is.
   await redis.set(registryKeys.restoringBackup, textOf(plan));
 }
 
 const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
 /**
- * Copies suppressions, documents, requests and their references to ClickHouse, since its copies are old, or lost with the server if a
- * backup is restored into a new one. Documents that only the older data has are removed.
+ * Copies suppressions, documents, requests and their references to ClickHouse: its copies are old, or were lost with the server if the
+ * backup is restored into a new one. Removes documents that only the older data has.
  */
 export async function copyAll(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;

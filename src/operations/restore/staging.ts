@@ -1,4 +1,4 @@
-// The database beside the one in use: created and filled from the backup, and dropped with the tables that a restore has replaced.
+// The staging database beside the one in use: created, filled from the backup, and dropped with the tables that a restore has replaced.
 
 import {
   backupOf,
@@ -37,19 +37,19 @@ import { checkPlaces, readPlaces } from './places.js';
 import { type Plan, textOf } from './plan.js';
 import { forgetPlan } from './prepare.js';
 
-/** What an earlier restore left, which has to be replaced. */
+/** What an earlier restore has left, to be replaced. */
 export type Found = {
-  /** The ids of the databases beside those in use, of each server that has one. */
+  /** The id of each server's staging database; undefined where there is none. */
   readonly ids: readonly (string | undefined)[];
-  /** The plan that Redis had. */
+  /** The plan in Redis. */
   readonly planInRedis: string | null;
 };
 
-/** Creates an empty database beside the one in use on each server, replacing those that an earlier restore left. */
+/** Creates an empty staging database on each server, replacing those that an earlier restore left. */
 export async function replaceStaging(restore: Restore, found: Found, id: string): Promise<void> {
   const { context, staging } = restore;
   const { all } = serversOf(context.clickhouse);
-  // Nothing was exchanged, so deletions and moves may continue.
+  // That restore has exchanged nothing, so deletions and moves may continue.
   if (found.planInRedis !== null) await forgetPlan(context, found.planInRedis);
   await Promise.all(all.map(untilNoRestoreRuns));
   for (const [server, client] of all.entries()) {
@@ -59,7 +59,7 @@ export async function replaceStaging(restore: Restore, found: Found, id: string)
   }
 }
 
-/** Restores the backup beside the tables in use, with the schema of this version. */
+/** Restores the backup into the staging databases, with this version's schema. */
 export async function stage(restore: Begun): Promise<void> {
   const { context, name, staging } = restore;
   const { config } = context;
@@ -75,8 +75,8 @@ export async function stage(restore: Begun): Promise<void> {
 }
 
 /**
- * Rejects with AdministrationError unless the backup was completed: parts of one that was interrupted or failed may be from before and
- * after a move of a shard, and have its rows twice.
+ * Rejects with AdministrationError unless the backup was completed. Parts of an interrupted or failed backup may be from before and after a
+ * move of a shard, so that its rows would be there twice.
  */
 async function checkEnd(restore: Begun): Promise<void> {
   const { context, name, staging } = restore;
@@ -92,8 +92,8 @@ async function checkEnd(restore: Begun): Promise<void> {
 }
 
 /**
- * Leaves nothing of a restore that has failed before it exchanged a table, unless another one has begun since. While Redis has its plan,
- * its databases stay too. What cannot be removed is replaced by the next restore.
+ * Removes everything of a restore that has failed before it exchanged a table, unless another restore has begun since. If its plan cannot
+ * be removed from Redis, its databases stay too. The next restore replaces what cannot be removed.
  */
 export async function unstage(restore: Restore, id: string): Promise<void> {
   const { context, staging, lock } = restore;
@@ -109,7 +109,7 @@ export async function unstage(restore: Restore, id: string): Promise<void> {
   };
   const warn = (error: unknown) =>
     log.warn({ error: describeError(error) }, 'something is left of a restore that failed');
-  // Redis may be what the restore failed for.
+  // The restore may have failed because of Redis.
   const forgets = async (): Promise<'forgotten' | 'lost' | undefined> => {
     if (!(await lock.isHeld())) return 'lost';
     await forget();
@@ -131,7 +131,7 @@ export async function unstage(restore: Restore, id: string): Promise<void> {
 
 const redisAwayMsMax = 10_000;
 
-/** Takes over what a killed restore left. Databases beside those in use that were dropped by hand are created again, empty. */
+/** Takes over what a killed restore left. Creates staging databases that were dropped by hand again, empty. */
 export async function takeOver(restore: Restore, plan: Plan): Promise<void> {
   const { context, staging } = restore;
   const { all } = serversOf(context.clickhouse);
@@ -162,13 +162,13 @@ async function restoreAll(restore: Begun): Promise<void> {
   const made = await Promise.allSettled(
     others.map((client, index) => (servers.includes(index + 1) ? into(client, index + 1) : undefined)),
   );
-  // Not before all have ended: what is begun later would stay.
+  // Only after all have ended: a restore that begins after the clean-up would stay.
   for (const each of made) if (each.status === 'rejected') throw each.reason;
 }
 
 /**
- * Drops the tables that a plan has replaced. Until the last one is gone, the plan says that only this is left to do; a later restore
- * drops them first.
+ * Drops the tables that a plan has replaced. Until the last one is gone, the plan says that only this is left to do; a later restore does
+ * it first.
  */
 export async function dropReplaced(restore: Restore, name: string, id: string | undefined): Promise<void> {
   const { context, staging } = restore;
@@ -192,7 +192,7 @@ export async function dropReplaced(restore: Restore, name: string, id: string | 
     throw notDropped(error);
   }
   await dropDatabase(primary, staging).catch(async (error: unknown) => {
-    // The database may be gone although the answer was lost. Then the command must not be run again.
+    // The database may be gone although the answer was lost. The command must not be repeated then.
     const plans = await readNotedPlans(primary, staging).catch(() => undefined);
     if (plans === undefined)
       throw new AdministrationError(
