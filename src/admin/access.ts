@@ -1,5 +1,6 @@
 // Who may do what: the only place that decides this. Operators, ADMIN_TOKEN and the command line may do everything. People of an account
-// may do what their role allows, and only within their account. For them, things of another account look as if they did not exist.
+// may do what their role allows, and only within their account. Anything that belongs to another account looks to them as if it did not
+// exist.
 
 import { findPerson, personNamed } from '../accounts/people/people.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
@@ -16,19 +17,19 @@ export type Principal =
 
 export const operator: Principal = { role: 'operator' };
 
-/** The rights of what has its own endpoints instead of being a command. */
+/** The roles for actions that have their own endpoints instead of being commands. */
 export const rightsElsewhere = {
   submitDeletion: privacyOfficers,
   readExport: privacyOfficers,
 } as const satisfies Readonly<Record<string, Allowed>>;
 
-/** The role does not allow this at all. */
+/** The role does not allow the action at all. */
 export class Forbidden extends Fault {
   readonly outcome = 'forbidden';
   override readonly message = outcomes.forbidden.meaning;
 }
 
-/** Why a principal may not do in an account what these roles may; undefined if they may. */
+/** Why a principal may not do in an account what these roles may do; undefined if they may. */
 export function refusalOf(
   principal: Principal,
   allowed: Allowed,
@@ -38,7 +39,10 @@ export function refusalOf(
   return principal.role === 'operator' || principal.accountId === accountId ? undefined : 'not_theirs';
 }
 
-/** Whether the person of an address may do in an account what these roles may: they may have been removed since they began it. */
+/**
+ * Whether the person with an email address may do in an account what these roles may do. For actions that take long: the person may have
+ * been removed since they began one.
+ */
 export async function mayPersonDo(
   redis: Redis,
   email: string,
@@ -50,7 +54,7 @@ export async function mayPersonDo(
   return person.role === 'operator' || person.account_id === accountId;
 }
 
-/** Refuses what belongs to another account, in the words in which commands refuse what does not exist. */
+/** Refuses what belongs to another account, with the message that commands give for what does not exist. */
 export async function checkOwn(
   { redis }: AdminContext,
   accountId: string,

@@ -1,5 +1,5 @@
-// Runs commands of administrators: if the caller may, with checked parameters, with a line in the audit log, and in turns if they are heavy
-// for ClickHouse. The command line and HTTP call it.
+// Runs administrators' commands: checks the caller's rights and the parameters, writes a line in the audit log, and makes commands that are
+// heavy for ClickHouse take turns. The command line and HTTP call it.
 
 import type { Places } from '../concurrency.js';
 import type { CommandAction } from '../contract/audit-actions.js';
@@ -22,8 +22,8 @@ import { TakesTooLong } from './users.js';
 
 export type Administration = {
   /**
-   * Runs a command; settles with a value to print as JSON. `nameOf`: the caller's name of a parameter. Rejects with AdministrationError,
-   * whose message is for the administrator, with Forbidden, TakesTooLong, StateNotLoaded, or AuditLogFull.
+   * Runs a command. Settles with a value to be printed as JSON. `nameOf`: the name by which the caller knows a parameter. Rejects with
+   * AdministrationError, whose message is for the administrator, or with Forbidden, TakesTooLong, StateNotLoaded or AuditLogFull.
    */
   run(name: CommandName, given?: Fields, nameOf?: (field: string) => string): Promise<unknown>;
   readonly context: CommandContext;
@@ -60,7 +60,10 @@ export function createAdministration(
   };
 }
 
-/** The parameters, unless they name something of another account. A list over all accounts becomes one of the caller's account. */
+/**
+ * The parameters, unless they name something of another account. If a command lists over all accounts, its list is narrowed to the caller's
+ * account.
+ */
 async function ownOf(context: CommandContext, command: Command, params: Fields): Promise<Fields> {
   const { principal } = context;
   if (principal.role === 'operator') return params;
@@ -97,7 +100,7 @@ function underAudit(
   });
 }
 
-/** The subjects that parameters or results name. */
+/** The subjects that parameters or a result name. */
 function subjectsOf(value: unknown): Subjects {
   const found = Object.entries(fieldsOf(value)).flatMap(([name, field]) => {
     const subject = Object.hasOwn(subjectNames, name) ? subjectNames[name] : undefined;

@@ -9,7 +9,7 @@ import { type Case, readCases } from '../privacy/cases/cases.js';
 import { mirrorAudit } from '../registry/audit/mirror.js';
 import { accountOf } from './user-everywhere.js';
 
-/** The cases of an account in a state: open ones by the day when they are due, closed ones the latest first. */
+/** The cases of an account that are in a state: open ones by due date, closed ones from the latest. */
 export async function listCasesOf(context: AdminContext, accountId: string, state: Case['state']) {
   await accountOf(context, accountId);
   return read(context, { accountId, state });
@@ -27,7 +27,7 @@ export type CaseFields = {
   readonly due_on?: string | undefined;
 };
 
-/** A new case with its first fields, checked and not stored yet. Throws AdministrationError if they are not possible. */
+/** Makes a new case from its first fields, without storing it. Throws AdministrationError if the fields are not valid. */
 export async function beginCase(context: AdminContext, accountId: string, given: CaseFields): Promise<Case> {
   const { account } = await accountOf(context, accountId);
   const reference = referenceOf(given.reference ?? '');
@@ -58,7 +58,7 @@ export type CaseChange = CaseFields & {
   readonly result?: string | undefined;
 };
 
-/** The case as it is after a change, not stored yet. Throws AdministrationError if the change does not fit the case. */
+/** The case after a change, without storing it. Throws AdministrationError if the change does not fit the case. */
 export async function caseAfterChange(
   context: AdminContext,
   accountId: string,
@@ -108,7 +108,7 @@ async function read(
   { redis, clickhouse }: Pick<AdminContext, 'redis' | 'clickhouse'>,
   asked: Parameters<typeof readCases>[1],
 ): Promise<readonly Case[]> {
-  // Lines still waiting in Redis would be missed, such as that of a case that was just opened.
+  // The latest lines of the audit log may still be only in Redis, such as that of a case that was just opened.
   await mirrorAudit(redis, clickhouse);
   return readCases(clickhouse, asked);
 }

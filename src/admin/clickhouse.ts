@@ -1,5 +1,5 @@
-// The command `clickhouse` of deploy/RUNBOOK.md: sends one statement to this deployment's ClickHouse, in its database and as the service's
-// user, and prints the answer in the format that the statement names, or separated by tabs.
+// The command `clickhouse` of deploy/RUNBOOK.md. It sends one statement to this deployment's ClickHouse, in its database and as the
+// service's user. It prints the answer in the format that the statement names, or else as tab-separated values.
 
 import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';

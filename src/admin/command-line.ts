@@ -1,4 +1,4 @@
-// `npm run admin -- …`: turns the words of the command line into a command and its parameters, guided by the command's usage line.
+// `npm run admin -- …`: turns the arguments of the command line into a command and its parameters, guided by the command's usage line.
 
 import { AdministrationError } from '../contract/errors.js';
 import type { Administration } from './administration.js';
@@ -18,7 +18,7 @@ function usageOf(cli: string): string {
   return line.length > 60 ? `${lines}\n      ${help}` : `${line.padEnd(34)}   ${help}`;
 }
 
-/** Runs the command that these words name. Words that name none reject with AdministrationError and the usage. */
+/** Runs the command that these words name. If they name none, rejects with AdministrationError and the usage. */
 export async function runCommandLine(
   administration: Administration,
   words: readonly string[],
@@ -131,7 +131,7 @@ function givenAs({ isFlag, many }: Part, values: readonly string[]): unknown {
   return values.at(-1);
 }
 
-/** How messages call a parameter: as it was typed, unless requests have it too. */
+/** The names of parameters in messages: as typed, or the wire name if requests also have the parameter. */
 function namesOf({ http, given = {} }: Command, options: readonly Part[]) {
   return (field: string) => {
     const option = options.find((part) => part.field === field);

@@ -1,5 +1,5 @@
-// What a command of administrators is: one definition, from which follow its routes, the check of its parameters, its part of the OpenAPI
-// document, who may run it, its lines in the audit log, and its words on the command line. A parameter has the same name in all of them.
+// The definition of an administrators' command. From it follow the command's routes, the check of its parameters, its part of the OpenAPI
+// document, who may run it, its lines in the audit log, and its form on the command line. A parameter has the same name everywhere.
 
 import type { Allowed } from '../contract/roles.js';
 import { type Schema, type Static, type TObject, Type } from '../contract/typebox.js';
@@ -26,11 +26,11 @@ type InPaths<Route extends string> = Route extends `${string}/:${infer Name}/${i
     ? Name
     : never;
 
-/** Routes, `METHOD /path/:parameter` below /admin/v1: one, or several, each with the id of its operation. */
+/** Routes below /admin/v1, written `METHOD /path/:parameter`: a single one, or several, each with the id of its operation. */
 type Http = string | Readonly<Record<string, string>>;
 type RouteOf<Of extends Http> = Of extends string ? Of : keyof Of & string;
 
-/** The parameters: the texts of the path, and what `given` describes. */
+/** The parameters: those in the path, as texts, and those that `given` describes. */
 type ParamsOf<Given extends Shape, Of extends Http> = Static<TObject<Given>> &
   Readonly<Record<Exclude<InPaths<RouteOf<Of>>, keyof Given>, string>>;
 
@@ -39,36 +39,36 @@ export type Definition<Params> = {
   readonly summary?: string;
   readonly may: Allowed;
   /**
-   * Its usage line for `npm run admin -- …`, by which words are read, and after three blanks what it does. Forms: `keys revoke APP_ID [ID]`,
-   * `[--name NAME]`, `SHARD…`, `[--main]`.
+   * Its usage line for `npm run admin -- …`, which also says how words are read; then three blanks and what the command does. Forms: `keys
+   * revoke APP_ID [ID]`, `[--name NAME]`, `SHARD…`, `[--main]`.
    */
   readonly cli?: string;
-  /** What the command line does instead of running the command once. */
+  /** Runs on the command line instead of running the command once. */
   readonly byCommandLine?: (
     run: (params: Fields) => Promise<unknown>,
     words: Fields,
     context: CommandContext,
   ) => Promise<unknown>;
-  /** The result, if these words need no service. */
+  /** Returns the result if these words need no service. */
   readonly withoutService?: (words: Fields) => unknown;
-  /** What messages call a parameter when they refuse an unknown one. Without this, unknown ones are ignored. */
+  /** The word that messages use for a parameter when they refuse an unknown one. Without it, unknown parameters are ignored. */
   readonly called?: string;
-  /** A parameter that only narrows a list of the caller's account, so that it may name anything. */
+  /** A parameter that only narrows a list of the caller's account, and so may have any value. */
   readonly narrows?: string;
-  /** Parameters that the command itself checks, by the same schema, with messages of its own. */
+  /** Parameters that the command itself checks against their schema, with its own messages. */
   readonly checkedInside?: readonly string[];
-  /** The parameter that is the unchanged text of the body. */
+  /** The parameter that receives the text of the body, unchanged. */
   readonly textOfBody?: string;
   readonly bodyBytesMax?: number;
-  /** Whether its queries cost more the more is stored, so that they take turns. */
+  /** Whether its queries take turns, since they cost more the more is stored. */
   readonly takesTurns?: true;
-  /** Details of its line in the audit log, besides account, environment, key and deletion request. Never anything about a user. */
+  /** Details of its line in the audit log, besides account, environment, key and deletion request. They never say anything about a user. */
   readonly details?: (params: Params) => Fields;
   /** Further details, once the result is known. */
   readonly detailsOfResult?: (result: Fields) => Fields;
-  /** Whether its line is all that it does, so that without the line nothing has happened. */
+  /** Whether the line is all that the command does, so that nothing has happened without it. */
   readonly isKeptByLine?: true;
-  /** Which of several actions it is. */
+  /** Which of its actions a command with several of them performs. */
   readonly action?: (params: Params) => string;
   /** Whether it may begin while Redis is empty. */
   readonly loadsState?: true;
@@ -83,12 +83,15 @@ type Given<Params extends Shape, Of extends Http> = {
 
 export type Command = Definition<never> &
   Given<Shape, Http> & {
-    /** The words of its one action, which has the command's name, or of each of several. Undefined: it only shows something. */
+    /**
+     * The audit log's words for its one action, which has the command's name, or for each of several. Undefined: the command only shows
+     * something.
+     */
     readonly audited?: Words;
   };
 type Words = string | Readonly<Record<string, string>>;
 
-/** A command that only shows something: the audit log has no line of it. */
+/** A command that only shows something, and leaves no line in the audit log. */
 // biome-ignore lint/complexity/noBannedTypes: no parameter.
 export function shows<Params extends Shape = {}, const Of extends Http = never>(
   definition: Definition<ParamsOf<Params, Of>> & Given<Params, Of>,
@@ -96,7 +99,7 @@ export function shows<Params extends Shape = {}, const Of extends Http = never>(
   return definition as unknown as Command;
 }
 
-/** A command that does something, in these words of the audit log. */
+/** A command that does something; the audit log describes it in these words. */
 // biome-ignore lint/complexity/noBannedTypes: no parameter.
 export function does<Params extends Shape = {}, const Of extends Http = never>(
   words: Words,
@@ -126,7 +129,7 @@ export function actionNamed(command: string): string {
   return command.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** The parameters and fields of answers that say what a line of the audit log is about. */
+/** Which subject of an audit line each parameter or field of an answer names. */
 export const subjectNames: Readonly<Record<string, keyof Subjects>> = {
   account_id: 'account_id',
   app_id: 'app_id',
@@ -137,7 +140,7 @@ export const subjectNames: Readonly<Record<string, keyof Subjects>> = {
 export const text = Type.String();
 export const texts = Type.Array(text);
 export const optional = Type.Optional(text);
-/** Narrows a list to an account. */
+/** Parameter that narrows a list to an account. */
 export const scope = {
   account_id: Type.Optional(Type.String({ description: 'Only those of this account.' })),
 };
@@ -148,7 +151,7 @@ export function oneOf<const Value extends string>(values: readonly Value[], more
 
 const digits = '^[0-9]+$';
 
-/** A whole number, as a number or in decimal digits, since command lines and queries only have texts. */
+/** A whole number, as a number or as text in decimal digits, since command lines and queries have only texts. */
 export function wholeNumber(minimum: number, maximum: number, more: object = {}) {
   return Type.Unsafe<number>({ type: ['integer', 'string'], pattern: digits, minimum, maximum, ...more });
 }
@@ -160,7 +163,7 @@ export function isWholeNumber(schema: object): boolean {
 /** Marks a parameter that only the command line has. */
 export const onCommandLine = { 'x-command-line': true };
 
-/** Whether a parameter is never in a query or a body, but only on the command line or in a path. */
+/** Whether a parameter is never in a query or a body: it is in the path, or only on the command line. */
 export function isNotSent(command: Command, field: string): boolean {
   const inPath = routesOf('', command).some(([route]) => `${route}/`.includes(`/:${field}/`));
   return inPath || isOnCommandLine(command.given?.[field] ?? {});

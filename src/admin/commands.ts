@@ -31,7 +31,7 @@ export type CommandName = keyof typeof commands;
 /** Every command with its name. */
 export const namedCommands = Object.entries(commands) as readonly (readonly [CommandName, Command])[];
 
-/** Which roles may do what, and the words of all actions of the audit log. The build puts it into the console. */
+/** Which roles may do what, and the words for all actions of the audit log. The build puts this into the console. */
 export const forConsole: {
   readonly rights: Readonly<Record<string, readonly Role[]>>;
   readonly actions: Readonly<Record<string, string>>;

@@ -1,11 +1,11 @@
-// What a command prints when a store does not answer: the variable that says where the store is.
+// What a command prints when a store does not answer: the variable that sets the store's address.
 
 import { isConnectionFault } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
 
 const beside = 'start Sluice, or set DATA_DIR as it was at the start,';
 
-/** Other errors have codes too, such as unreadable files. */
+/** Only these: other errors have codes too, such as unreadable files. */
 const networkCodes = new Set([
   ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'],
   ...['ENOTFOUND', 'EAI_AGAIN'],

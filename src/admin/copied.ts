@@ -1,4 +1,4 @@
-// Writes the second copy of a change of the registry at once, so that a loss of Redis does not undo the change.
+// Writes the second copy of a change to the registry at once, so that a loss of Redis does not undo the change.
 
 import { administration } from '../contract/limits.js';
 import type { AdminContext } from '../operations/context.js';
@@ -16,8 +16,8 @@ export async function copied<Result extends object>(
 }
 
 /**
- * The same for a change that revokes or protects something, which nobody may believe to be safe while it can be undone: rejects with
- * NotCopied, although the change holds. Not if the result has a secret that is shown only once.
+ * Like `copied`, for changes that revoke or protect something: nobody may think that such a change is safe while it can still be undone. So
+ * this rejects with NotCopied, although the change stays. It does not reject if the result has a secret that is shown only once.
  */
 export async function copiedOrFails<Result extends object>(
   context: AdminContext,

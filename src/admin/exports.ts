@@ -1,4 +1,4 @@
-// Exports as people ask for them in the console: the same as with a token of the deletion API.
+// Exports that people request in the console; the same as those requested with a token of the deletion API.
 
 import { AdministrationError } from '../contract/errors.js';
 import { userExports } from '../contract/limits.js';
@@ -9,7 +9,7 @@ import { isComplete, listExports, readExport } from '../privacy/export/request.j
 import { submitExport } from '../privacy/export/submit.js';
 import { accountNamed, readLoadedRegistry } from '../registry/registry.js';
 
-/** The users that a request lists, at most as many as an export takes. Throws AdministrationError. */
+/** The users that a request lists. Throws AdministrationError if they are more than an export takes, or not valid. */
 export function targetsOfUsers(users: unknown): readonly Target[] {
   const targets = readExportTargets({
     value: { users },
@@ -21,7 +21,7 @@ export function targetsOfUsers(users: unknown): readonly Target[] {
   return targets;
 }
 
-/** Asks for an export of users of an account. */
+/** Requests an export of users of an account. */
 export async function requestExport(context: AdminContext, accountId: string, users: unknown) {
   const targets = targetsOfUsers(users);
   const { redis } = context;
@@ -39,7 +39,7 @@ export async function requestExport(context: AdminContext, accountId: string, us
   return { user_export_id: request.user_export_id, account_id: accountId, status: 'pending' };
 }
 
-/** The latest exports of an account: how many users, until when, and whether they can be downloaded. */
+/** The latest exports of an account: how many users each names, when it ends, and whether it can be downloaded. */
 export async function listExportsOf(context: AdminContext, accountId: string) {
   const { redis } = context;
   const { epoch } = await deploymentOf(context, accountId);

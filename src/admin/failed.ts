@@ -1,6 +1,6 @@
-// Rows that ClickHouse refused for their data: shows them, and sends them again once the cause is corrected. Markers among the failed rows,
-// which have no table_name, are neither shown nor sent. Rows that name nobody were kept without their text: they are shown with its hash,
-// and cannot be sent again.
+// Rows that ClickHouse refused because of their data: shows them, and sends them again once the cause is corrected. The failed rows include
+// markers, which have no table_name; these are neither shown nor sent. Rows that name no user were kept without their text: they are shown
+// with its hash, and cannot be sent again.
 
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
@@ -19,13 +19,13 @@ import { readPendingIds } from '../privacy/deletion/request.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
- * The oldest failed rows: where they come from and why they failed, never their values. Rows of a server that does not answer are left out
- * if there are several servers.
+ * The oldest failed rows: where they come from and why they failed, never their values. If there are several servers, leaves out the rows
+ * of those that do not answer.
  */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const asked = await reachableClients(clickhouse);
   const lists = await Promise.all(asked.map(([, client]) => listFailedOn(client, countMax)));
-  // Each of several servers has sorted its own.
+  // Each server has sorted only its own rows.
   const inOrder = (a: ListedRow, b: ListedRow) =>
     a.segment.length - b.segment.length || a.segment.localeCompare(b.segment) || a.line - b.line;
   return lists.length === 1 ? (lists[0] ?? []) : lists.flat().sort(inOrder).slice(0, countMax);
@@ -43,9 +43,9 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
 }
 
 /**
- * Stores every failed row that still has its text again, with the stamps of its acceptance, and then removes it from the list. After a
- * crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions wait: the deletion
- * decides whether they stay. Servers that do not answer are named: their rows stay, uncounted.
+ * Stores every failed row that still has its text again, with the stamps of its acceptance, then removes it from the list. After a crash in
+ * between, the row is still listed, and the next retry finds it stored. Rows of an account with pending deletions wait, since the deletion
+ * decides whether they stay. Servers that do not answer are named in the result; their rows are not counted.
  */
 export async function retryFailed(context: AdminContext) {
   const { clickhouse, redis, log } = context;
@@ -82,7 +82,7 @@ export async function retryFailed(context: AdminContext) {
   return result;
 }
 
-/** Whether a row is to be sent from this server. While a shard is being moved, two servers have its rows, and none is sent. */
+/** Whether a row is to be sent from this server. While a shard is being moved, two servers have its rows, and neither sends them. */
 function isHere(servers: Servers, number: number, { segment }: Pick<FailedRow, 'segment'>): boolean {
   const shard = Number(BigInt(segment) % BigInt(shardNumberSpacing));
   return servers.numberOf(shard) === number && !servers.isMoving(shard);
@@ -103,7 +103,7 @@ async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
 
 const tokensMax = 5;
 
-/** Whether the row is stored now: by this call, or by an earlier one that was interrupted. */
+/** Stores a row unless it is already stored, perhaps by an earlier call that was interrupted. Settles with whether it is stored now. */
 async function storeAgain(
   clickhouse: ClickHouseClient,
   log: AdminContext['log'],
@@ -112,7 +112,7 @@ async function storeAgain(
   const stamps = stampsOf(row);
   if (stamps === undefined) return false;
   try {
-    // If ClickHouse logged a token in a crash without storing the row, the next token is used.
+    // If ClickHouse recorded a token in a crash without storing the row, the next token is tried.
     for (let burnt = 0; burnt < tokensMax; burnt++) {
       if (await isRowStored(clickhouse, row.table_name, stamps)) return true;
       await insertFailedRow(clickhouse, row, burnt);
@@ -129,7 +129,7 @@ async function storeAgain(
 
 type Stamps = { readonly rowNumber: number; readonly segment: number; readonly commitNumber: number };
 
-/** The stamps of a row; undefined if the row is too broken to have them. */
+/** The stamps of a row; undefined if the row is too damaged to have them. */
 function stampsOf({ row }: FailedRow): Stamps | undefined {
   try {
     const [rowNumber, segment, commitNumber] = (JSON.parse(row) as unknown[]).slice(-4);

@@ -12,10 +12,10 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
- * The state of the index. `needed_since`: when the first key was forgotten, as far as this Redis knows; null as long as none was, since
- * the index is not needed then. A shard is `complete` when its index reaches as far as keys were forgotten; until then, segments with keys
- * wait. `rebuild`: how far the workers are with a rebuild that was asked for. The number of keys of a large index is an estimate. Servers
- * that do not answer are skipped, and `complete` is null for their shards.
+ * The state of the index. `needed_since`: when the first key was forgotten, as far as this Redis knows; null while none was, since the
+ * index is not needed until then. A shard is `complete` when its index has all keys that were forgotten; until then, segments with keys
+ * wait. `rebuild`: how far the workers are with a requested rebuild. The number of keys of a large index is an estimate. Servers that do
+ * not answer are skipped, and `complete` is null for their shards.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const { deployment } = await readLoadedRegistry(redis);
@@ -58,8 +58,9 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
 }
 
 /**
- * Makes the workers add the keys of all stored rows again, while the service runs. What is in the index stays, since only the index has
- * the keys of deleted rows. Settles when they are asked to; `showKeyIndex` shows their progress. Asking during a rebuild starts it again.
+ * Makes the workers add the keys of all stored rows again, while the service runs. Existing entries stay, since only the index has the keys
+ * of deleted rows. Settles once the workers are told to; `showKeyIndex` shows their progress. Another call during a rebuild starts it
+ * again.
  */
 export async function rebuildKeyIndex(context: AdminContext) {
   const { redis } = context;
@@ -81,7 +82,7 @@ function sumOf(sizes: readonly KeyIndexSize[]): KeyIndexSize {
   return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }), none);
 }
 
-/** When the segment with a number was opened. */
+/** When the segment with this number was opened. */
 function timeOf(number: string): string | null {
   return number === '0' ? null : new Date(Number(number) / 1000).toISOString();
 }

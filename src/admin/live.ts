@@ -1,4 +1,4 @@
-// Watching what arrives in an environment.
+// Watching the records that arrive in an environment.
 
 import { AdministrationError } from '../contract/errors.js';
 import { live } from '../contract/limits.js';
@@ -8,7 +8,7 @@ import { readTime } from '../registry/registry.js';
 import { clickhouseOf } from '../registry/shard-servers.js';
 import { environmentOf, isTimeout, TakesTooLong } from './users.js';
 
-/** Begins to watch what arrives from now on. */
+/** Begins to watch the records that arrive from now on. */
 export async function beginLive(context: AdminContext, appId: string) {
   const { secret } = await environmentOf(context, appId);
   // Segments are numbered by Redis's clock.
@@ -19,7 +19,7 @@ export async function beginLive(context: AdminContext, appId: string) {
   };
 }
 
-/** What has arrived since a place. */
+/** The records that have arrived since a place. */
 export async function readLive(context: AdminContext, appId: string, place: string): Promise<LivePage> {
   const { secret } = await environmentOf(context, appId);
   const known = readPlace(secret, appId, place, Date.now());
@@ -27,7 +27,7 @@ export async function readLive(context: AdminContext, appId: string, place: stri
   const client = clickhouseOf(context.clickhouse, appId);
   const { events, arrived, segment } = await readArrivedSince(client, appId, known.segment).catch(
     (error: unknown) => {
-      // The next request begins at the same place, so nothing is missed.
+      // The next request begins at the same place, so no record is missed.
       throw isTimeout(error) ? new TakesTooLong('too much arrives to be shown now') : error;
     },
   );

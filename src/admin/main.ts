@@ -15,7 +15,7 @@ import { connectionFaultInWords, redisFaultInWords } from './connection-fault.js
 
 const words = process.argv.slice(2);
 
-/** Prints a result. If it is not genuine, or does not add up, the process ends with an error code. */
+/** Prints a result. If it says that a certificate is not genuine or the ledger does not add up, the process ends with an error code. */
 function print(result: unknown): void {
   process.stdout.write(`${JSON.stringify(result, null, process.stdout.isTTY ? 2 : undefined)}\n`);
   const { genuine, balanced } = (result ?? {}) as { readonly genuine?: boolean; readonly balanced?: boolean };

@@ -1,5 +1,5 @@
-// The console's first page: whether all is well and, for operators, the parts of the deployment. Every open page asks every few seconds, so
-// this reads little: some keys of Redis, and one statement of ClickHouse.
+// The console's first page: whether all is well and, for operators, the parts of the deployment. Every open page asks for it every few
+// seconds, so it reads little: some keys of Redis, and one statement of ClickHouse.
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
@@ -49,7 +49,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
   const submittedAt = (await readDeletions(redis, pendingIds)).map(({ submitted_at }) => submitted_at).sort();
   const lostOnes = lost.filter((each) => each.accountId === accountId).length;
-  // Servers that do not answer are among the problems already.
+  // Servers that do not answer are already listed as problems.
   const isUncounted = failed instanceof Error && servers.every((facts) => facts !== undefined);
   if (isUncounted) context.log.warn({ error: describeError(failed) }, 'refused rows cannot be counted');
   const longMs = Date.now() - overview.deletionPendingMs;
@@ -99,7 +99,10 @@ function amountOf(count: number, what: string): string {
   return count === 1 ? `1 ${what} is` : `${count} ${what}s are`;
 }
 
-/** Each shard has its own ticks. A shard that pauses for a moment, or has nothing to do, is not a problem. */
+/**
+ * The problems of shards without a working worker. Each shard has its own ticks; one that pauses for a moment, or has nothing to do, is not
+ * a problem.
+ */
 function withoutWorker(shards: readonly Shard[]): string[] {
   if (shards.every(({ works }) => !works)) return ['no worker is running, so records are accepted but wait'];
   const idle = shards.flatMap(({ works, oldestMs }, shard) =>
@@ -111,7 +114,7 @@ function withoutWorker(shards: readonly Shard[]): string[] {
   ];
 }
 
-/** How many changes of the registry and of deletions ClickHouse does not have yet. */
+/** How many changes to the registry and to deletions are not in ClickHouse yet. */
 async function countWaitingCopies(redis: AdminContext['redis']): Promise<number> {
   const counts = await Promise.all([
     redis.scard(registryKeys.unmirrored),
@@ -121,7 +124,7 @@ async function countWaitingCopies(redis: AdminContext['redis']): Promise<number>
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** How many rows of the environments ClickHouse has refused, or why that is not known. */
+/** How many rows of these environments ClickHouse has refused, or the error if that is not known. */
 async function countFailed({ clickhouse }: AdminContext, appIds: readonly string[]): Promise<number | Error> {
   const counts = await Promise.all(
     serversOf(clickhouse).all.map(async (client) => {

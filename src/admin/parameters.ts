@@ -1,4 +1,4 @@
-// The parameters of a command, from a request or from the command line: checked by the schemas that the OpenAPI document shows.
+// The parameters of a command, from a request or from the command line, checked against the schemas that the OpenAPI document shows.
 
 import { AdministrationError } from '../contract/errors.js';
 import { Compile, Type } from '../contract/typebox.js';
@@ -18,8 +18,8 @@ type Described = {
 };
 
 /**
- * The command's parameters, without others. `nameOf`: the caller's name of a parameter. Throws AdministrationError with the caller's
- * names.
+ * The given fields that are parameters of the command. `nameOf`: the name by which the caller knows a parameter. Throws
+ * AdministrationError, which uses the caller's names.
  */
 export function readParameters(
   command: Command,
@@ -35,7 +35,7 @@ export function readParameters(
 
 type Check = { readonly validator: ReturnType<typeof Compile>; readonly schema: Described };
 
-/** Compiled on first use: a command line needs only one. */
+/** Compiled on first use, since a command line needs only one. */
 const checks = new WeakMap<Command, Check>();
 
 function checkOf(command: Command): Check {

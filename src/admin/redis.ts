@@ -1,5 +1,5 @@
-// The command `redis` of deploy/RUNBOOK.md: sends one command to this deployment's Redis, over the service's own connection. It prints
-// the answer as redis-cli does without a terminal. On a cluster, any server answers a command without a key.
+// The command `redis` of deploy/RUNBOOK.md. It sends one command to this deployment's Redis, over the service's own connection, and prints
+// the answer as redis-cli does without a terminal. In a cluster, any server answers a command that has no key.
 
 import { readConfigOrExit } from '../config.js';
 import { createLog } from '../log.js';

@@ -13,7 +13,7 @@ import type { CommandContext } from './command.js';
 
 export type ShardView = AdministrationAnswers['listShards'][number];
 
-/** Every shard. Reads a column of all rows. */
+/** All shards, with their servers and sizes. Reads one column of all rows. */
 export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
   const { deployment, shardServers } = await readLoadedRegistry(redis);
   const servers = serversOf(clickhouse);
@@ -45,7 +45,7 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
   );
 }
 
-/** Moves shards one after another; settles with those that were not there yet. `server` counts from 0. */
+/** Moves shards one after another. Settles with those that were not on the server before. `server` counts from 0. */
 export async function moveShards(context: CommandContext, shards: readonly number[], server: number) {
   const moved: number[] = [];
   for (const shard of shards) {
@@ -54,7 +54,7 @@ export async function moveShards(context: CommandContext, shards: readonly numbe
   return { server, moved };
 }
 
-/** Continues interrupted moves, then moves shards, the smallest first, until the servers have equally many. */
+/** Continues interrupted moves, then moves shards, the smallest first, until all servers have about equally many. */
 export async function balanceShards(context: CommandContext) {
   const count = serversOf(context.clickhouse).all.length;
   if (count === 1)
@@ -73,7 +73,10 @@ export async function balanceShards(context: CommandContext) {
   }
 }
 
-/** The smallest shard of the server with the most goes to the one with the fewest; undefined if the servers are balanced. */
+/**
+ * The next move: the smallest shard of the server with the most shards goes to the server with the fewest. Undefined if the servers are
+ * balanced.
+ */
 export function nextMove(
   shards: readonly Pick<ShardView, 'shard' | 'server' | 'rows'>[],
   servers: number,

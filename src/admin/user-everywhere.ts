@@ -1,4 +1,4 @@
-// A user in all environments of an account, as privacy officers look them up: where something is held, whether they are suppressed,
+// A user in all environments of an account, as privacy officers look them up: where data about them is held, whether they are suppressed,
 // which identities look alike, and which requests concern them.
 
 import { AdministrationError } from '../contract/errors.js';
@@ -12,7 +12,7 @@ import { accountNamed, environmentsOf, readLoadedRegistry } from '../registry/re
 import { byServer } from '../registry/shard-servers.js';
 import { inTime, readUser } from './users.js';
 
-/** Where something is held about a user, by every name that belongs to the given one, and which of the names are suppressed. */
+/** Where data about a user is held, under every name that belongs to the given one, and which of these names are suppressed. */
 export async function showUserEverywhere(context: AdminContext, accountId: string, named: unknown) {
   const user = readUser(named);
   const { appIds, secret } = await accountOf(context, accountId);
@@ -28,7 +28,7 @@ export async function showUserEverywhere(context: AdminContext, accountId: strin
   };
 }
 
-/** Identities that look like one, in any environment. */
+/** Identities that look like the named one, in any environment. */
 export async function showSimilarEverywhere(context: AdminContext, accountId: string, named: unknown) {
   const { identity } = readUser(named);
   if (identity === undefined) throw new AdministrationError('only identities are written in several ways');

@@ -1,4 +1,4 @@
-// Users as privacy officers see them in the console: shows what is held about one, and suppresses users.
+// Users as privacy officers see them in the console: shows what is held about a user, and suppresses users.
 
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { AdministrationError, Unavailable } from '../contract/errors.js';
@@ -23,14 +23,14 @@ import {
 import { clickhouseOf } from '../registry/shard-servers.js';
 import { deploymentOf, targetsOfUsers } from './exports.js';
 
-/** One user, by exactly one of identity, user_id and anonymous_id. */
+/** Reads the one user that is named, by exactly one of identity, user_id and anonymous_id. */
 export function readUser(named: unknown): User {
   const [target] = targetsOfUsers([named]);
   if (target === undefined) throw new AdministrationError('exactly one user must be named');
   return userOf(target);
 }
 
-/** What is held about a user in an environment, with or without events, and whether the user is suppressed. */
+/** What is held about a user in an environment, and whether the user is suppressed. `withEvents`: includes the latest events. */
 export async function showUser(context: AdminContext, appId: string, named: unknown, withEvents: boolean) {
   const user = readUser(named);
   const { redis } = context;
@@ -46,7 +46,7 @@ export async function showUser(context: AdminContext, appId: string, named: unkn
   };
 }
 
-/** How often which events of a user are stored, and the first and the last time of each. */
+/** For each event name of a user: how many are stored, and the first and the last time. */
 export async function showEventCounts(context: AdminContext, appId: string, named: unknown) {
   const user = readUser(named);
   await environmentOf(context, appId);
@@ -54,7 +54,7 @@ export async function showEventCounts(context: AdminContext, appId: string, name
   return { app_id: appId, events };
 }
 
-/** Identities that look like one. */
+/** Identities that look like the named one. */
 export async function showSimilarUsers(context: AdminContext, appId: string, named: unknown) {
   const { identity } = readUser(named);
   await environmentOf(context, appId);
@@ -84,7 +84,7 @@ export async function showUserEvents(
   };
 }
 
-/** Refuses a name that no event can have: it would be too long for ClickHouse's URL, which carries the parameters. */
+/** Refuses a name that no event can have, since ClickHouse's URL, which carries the parameters, could not hold it. */
 export function checkEventName(event = ''): void {
   if (isLongerThan(event, lengths.eventMax))
     throw new AdministrationError(`event must have at most ${lengths.eventMax} characters`);
@@ -115,7 +115,7 @@ export async function changeSuppression(
   return { account_id: accountId, users: targets.length, suppress };
 }
 
-/** How many users of an account are suppressed. Their names are stored only as hashes, so they cannot be listed. */
+/** How many users of an account are suppressed. Names are stored only as hashes, so the users cannot be listed. */
 export async function showSuppressed({ redis }: AdminContext, accountId: string) {
   const snapshot = await readRegistry(redis);
   accountNamed(snapshot, accountId);
@@ -135,7 +135,7 @@ export function isTimeout(error: unknown): boolean {
   return codeOfFault(error) === faultCodes.timeoutExceeded;
 }
 
-/** ClickHouse takes too long now; the caller may try again later. */
+/** ClickHouse takes too long at the moment; the caller may try again later. */
 export class TakesTooLong extends Unavailable {}
 
 /** Turns a query's timeout into a refusal that says what to do instead. */

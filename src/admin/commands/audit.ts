@@ -15,7 +15,7 @@ import { userCommands } from './users.js';
 /** The maximum number of lines of a list on the command line. */
 const limit = Type.Optional(wholeNumber(1, administration.countMax, onCommandLine));
 
-/** The actions on users, for which privacy officers are responsible whoever did them: of their commands, and of the deletion API. */
+/** The actions on users, of commands and of the deletion API. Privacy officers answer for them, whoever performed them. */
 const actionsOnUsers: readonly string[] = [
   ...Object.entries({ ...caseCommands, ...userCommands } as Readonly<Record<string, Command>>)
     .filter(([, { may }]) => may === privacyOfficers)
@@ -66,7 +66,7 @@ export const auditCommands = {
         sinceMs: msOf('since', asked.since),
         untilMs: msOf('until', asked.until),
       };
-      // So that an action is listed as soon as it is done.
+      // So that an action is listed as soon as it has been done.
       await mirrorAudit(redis, clickhouse);
       return readAuditLog(clickhouse, countMax, filter, before);
     },
@@ -82,7 +82,7 @@ function msOf(name: string, text: string | undefined): number | undefined {
   return ms;
 }
 
-/** The action before which the audit log is read: the time and the id of the last one that the caller has. */
+/** The position before which the audit log is read: the time and id of the last action that the caller has. */
 function beforeOf(at = '', id: string | undefined) {
   if (id === undefined) throw new AdministrationError('before_id must be a string');
   if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(at) || Number.isNaN(Date.parse(at)))

@@ -1,4 +1,4 @@
-// Commands: cases, which are requests of persons to an account.
+// Commands: cases, which are requests that people make to an account.
 
 import { cases as bounds, deletions } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
@@ -84,7 +84,7 @@ export const caseCommands = {
           : state === 'closed'
             ? caseActions.close
             : caseActions.reopen,
-      // Only what it sets, so that of two changes at once each holds.
+      // Only the fields that it sets, so that two changes at once do not overwrite each other.
       details: ({ account_id: _, state: __, ...fields }) => fields,
       run: async (context, { account_id, case_id, ...change }) =>
         caseAfterChange(context, account_id, case_id, change),

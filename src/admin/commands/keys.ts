@@ -51,7 +51,7 @@ export const keyCommands = {
     },
     details: ({ name, overlap }) => ({ name, overlapMs: overlapMsOf(overlap) }),
     run: async (context, { app_id, name, overlap }) => {
-      // Before the former key ends: the new one is shown only once, and the former one may be the only one in use.
+      // Before the former key ends: the new key is shown only once, and the former may be the only one in use.
       const copyMsMax = (context.copyMsMax ?? administration.copyMsMax) / 2;
       await assertCopyable(context.clickhouse, copyMsMax);
       const rotated = rotateApiKey(context.redis, app_id, { name, overlapMs: overlapMsOf(overlap) });

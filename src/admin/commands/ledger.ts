@@ -1,4 +1,4 @@
-// Commands: whether all records that were accepted are where the ledger says.
+// Commands: whether all accepted records are where the ledger says.
 
 import { everyone, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';

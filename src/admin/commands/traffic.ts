@@ -1,4 +1,4 @@
-// Commands: incoming records, what was refused or mended, and whether all is well.
+// Commands: incoming records, which of them were refused or mended, and whether all is well.
 
 import { administration, lengths } from '../../contract/limits.js';
 import { everyone, integrators, operatorsOnly } from '../../contract/roles.js';

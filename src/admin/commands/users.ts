@@ -17,7 +17,7 @@ import {
   showUserEvents,
 } from '../users.js';
 
-/** A user of an environment, by exactly one of these. In bodies, so that no name is in a URL that proxies log. */
+/** A user of an environment, named by exactly one of these. Sent in a body, since proxies log URLs. */
 const user = {
   identity: optional,
   user_id: Type.Optional(Type.Unsafe<number | string>({ type: ['integer', 'string'] })),
@@ -27,7 +27,7 @@ const users = {
   users: exportSchema.properties.users,
   case_id: Type.Optional(Type.String({ description: 'The open case to which it belongs.' })),
 };
-/** What a look-up and the time line share. */
+/** What a look-up and the time line have in common. */
 const manyUsers = { checkedInside: ['users'], bodyBytesMax: bodies.adminListBytesMax };
 
 export const userCommands = {
@@ -163,7 +163,7 @@ export const userCommands = {
   }),
 };
 
-/** The audit log has only the number of users. */
+/** The audit log's details: the number of users, never their names. */
 function howMany({ users, case_id }: { readonly users: unknown; readonly case_id?: string }) {
   return { ...(Array.isArray(users) && { users: users.length }), ...(case_id !== undefined && { case_id }) };
 }
