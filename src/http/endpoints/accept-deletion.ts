@@ -1,5 +1,5 @@
-// What becomes of a submitted list of users: a dry run, a proposal that a second person has to confirm, or a deletion that is stored.
-// Each leaves a line in the audit log, which counts the users and names none.
+// What happens with a submitted list of users: a dry run, a proposal that a second person has to confirm, or a stored deletion. Each leaves
+// a line in the audit log that counts the users and names none.
 
 import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
 import { loaded, StateNotLoaded } from '../../contract/errors.js';
@@ -67,7 +67,7 @@ export async function acceptSubmission(
 const tooManyProposals =
   'too many deletions of this account are waiting for a second person: withdraw one first';
 
-/** Whether a second person has to confirm a deletion, or is confirming it now. A proposal leaves a line in the audit log. */
+/** Finds out whether a second person has to confirm a deletion, or is confirming it now. A new proposal leaves a line in the audit log. */
 async function secondPersonFor(
   { audit, redis }: SubmissionOptions,
   { secret }: SubmitOptions,
@@ -137,7 +137,7 @@ function submitAudited(
       },
     },
     async () => {
-      // First, so that nothing is accepted between the deletion's fence and the suppression.
+      // First, so that no record of the users is accepted between the deletion's fence and the suppression.
       if (wanted.suppress) await suppressUsers(suppression, account_id, targets);
       return submitDeletion(submission, caller, wanted);
     },

@@ -1,5 +1,5 @@
-// The administration over HTTP, /admin/v1 on ADMIN_PORT: the commands of administrators, for programs with
-// `Authorization: Bearer ADMIN_TOKEN`, and for people who are signed in to the console, as far as their roles allow.
+// The administration over HTTP, /admin/v1 on ADMIN_PORT: the administrators' commands, for programs with `Authorization: Bearer
+// ADMIN_TOKEN`, and for people who are signed in to the console, within the rights of their roles.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import type { Principal } from '../../admin/access.js';
@@ -95,7 +95,7 @@ async function reply(
   await give(caller);
 }
 
-/** The content of a request. The fields are nested, so that none can be taken for the `code` of a refusal. */
+/** The content of a request. The fields are nested, so that a field named `code` is not mistaken for a refusal. */
 type Content = { readonly fields: Fields; readonly text: string };
 
 function fieldsOf(bytes: Buffer): Content | Rejection {
@@ -108,7 +108,7 @@ function fieldsOf(bytes: Buffer): Content | Rejection {
   return unreadable ?? { fields: value as Fields, text: bytes.toString('utf8') };
 }
 
-/** An unknown parameter is refused: otherwise a misspelt filter would return an unfiltered list. */
+/** The parameters of a query. Refuses unknown ones: otherwise a misspelt filter would return an unfiltered list. */
 function parametersOf(command: Command, query: string): Content | Rejection {
   const parameters = readParameters(query);
   if ('code' in parameters) return parameters;

@@ -1,6 +1,6 @@
-// Who calls the administration: a program with ADMIN_TOKEN or a key of its own, or a person with the cookie of a session. A browser sends
-// that cookie with requests that any page causes. So a request that relies on it has to come from a page of the console itself, under one
-// of our host names, and has to carry a header that no form can set.
+// Who calls the administration: a program with ADMIN_TOKEN or a key of its own, or a person with a session cookie. A browser sends the
+// cookie with requests from any page. So a request that relies on it has to come from a page of the console, under one of our host names,
+// and has to carry a header that no form can set.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
@@ -29,25 +29,25 @@ export type AdminCaller = {
   readonly principal: Principal;
   /** Only for a person. */
   readonly signedIn?: SignedIn;
-  /** Looks the caller up again, during long work; undefined once the session or the key has ended. ADMIN_TOKEN never ends. */
+  /** Looks the caller up again, during long work. Settles with undefined once the session or the key has ended; ADMIN_TOKEN never ends. */
   readonly again: () => Promise<AdminCaller | undefined>;
 };
 
 /** Answers a request that is refused. */
 export type Refuse = (exchange: Exchange) => void;
 
-/** `refused` is known at once, so that the body is not read; `caller` once Redis has answered. */
+/** `refused` is set at once, so the body is not read; `caller` settles when Redis has answered. */
 export type Found =
   | { readonly refused: Promise<Refuse> }
   | { readonly caller: Promise<AdminCaller | Refuse> };
 
 export type AdminCallers = {
   /**
-   * Reads the headers before it returns. Who lacks the second factor that their account requires is refused everything but their own
-   * access, where they set it up.
+   * Identifies the caller of a request. Reads the headers before it returns. A person who lacks the second factor that their account
+   * requires may only use the routes of their own access, where they can set it up.
    */
   find(exchange: Exchange, req: HttpRequest, of?: 'own_access'): Found;
-  /** Why a page may not call: it is not ours, or uses a host name that is not ours. */
+  /** Why a page may not call: it is not one of ours, or it uses a host name that is not ours. */
   faultOfPage(req: HttpRequest): Refuse | undefined;
   /** Why a browser may not use this host name. */
   faultOfName(req: HttpRequest): Refuse | undefined;
@@ -65,8 +65,8 @@ export type CallerOptions = {
 export type CookieNames = Readonly<Record<'session' | 'browser' | 'attempt', string>>;
 
 /**
- * Browsers send a cookie to every port of a host. So the names contain the port that the browser calls: another console on this host, or
- * at the other end of a tunnel, has its own cookies.
+ * Browsers send a cookie to every port of a host, so the cookies' names contain the port that the browser calls. Another console on this
+ * host, or at the other end of a tunnel, then has its own cookies.
  */
 export function cookieNamesOf(req: HttpRequest): CookieNames {
   const port = /:(\d+)$/.exec(req.getHeader('host'))?.[1];
@@ -119,7 +119,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
               ? secondFactorRequired
               : known,
         );
-        // The handler looks at it after the body.
+        // The handler deals with a rejection after the body.
         caller.catch(() => undefined);
         return { caller };
       }
@@ -136,7 +136,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
   };
 }
 
-/** Whose session a cookie is; undefined once it has ended. */
+/** The person whose session a cookie is; undefined once it has ended. */
 export async function findCaller(
   redis: Redis,
   cookie: string,
@@ -154,12 +154,12 @@ export function actorOf({ email }: Person, address: string): Actor {
   return { kind: 'person', name: email, address };
 }
 
-/** May see and do nothing but what concerns their own access. */
+/** May only see and do what concerns their own access. */
 const nobody: Principal = { role: 'viewer', accountId: '' };
 
 function principalOf({ role, account_id: accountId }: Person): Principal {
   if (role === 'operator') return operator;
-  // Without an account they may see nothing.
+  // A person without an account may see nothing.
   return { role, accountId: accountId ?? '' };
 }
 
@@ -170,7 +170,7 @@ export function failingAdministration(log: Log): Failing {
   return { log, what: 'a request of the administration failed', otherwise, isForCallers: false };
 }
 
-/** Needs ADMIN_TOKEN, or a key or session whose role allows it. Includes the refusals of commands that fail. */
+/** Needs ADMIN_TOKEN, or a key or session whose role allows the action. Includes the refusals of commands that fail. */
 export const adminGuard: Guard = {
   security: [{ adminToken: [] }, { session: [] }],
   refuses: ['unauthorized', 'forbidden', 'not_possible', 'overloaded', 'unknown'],
@@ -186,7 +186,7 @@ export function refuseUnread(exchange: Exchange, refused: Promise<Refuse>): void
   exchange.attend(refused.then((refuse) => refuse(exchange)));
 }
 
-/** The value of a cookie, if it has the form of ours. */
+/** The value of a cookie, if it looks like one of ours. */
 export function readCookie(req: HttpRequest, name: string): string | undefined {
   const pair = req
     .getHeader('cookie')
@@ -200,7 +200,7 @@ export function readCookie(req: HttpRequest, name: string): string | undefined {
 export const sessionEnded: Refuse = (exchange) =>
   refuseUnauthorized(exchange, rejection('unauthorized', 'Unauthorized: sign in.'), challenge);
 
-/** Pages that are open go by `second_factor`. */
+/** Pages that are open recognise this refusal by the field `second_factor`. */
 const secondFactorRequired: Refuse = (exchange) =>
   exchange.refuse(rejection('forbidden', 'Your account requires a second factor: set it up first.'), {
     second_factor: 'required',

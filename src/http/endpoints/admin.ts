@@ -4,7 +4,7 @@ import { describeError, type Log } from '../../log.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
-  // Adding up the metrics of all processes takes milliseconds, so callers who ask meanwhile share one answer.
+  // Adding up the metrics of all processes takes milliseconds, so callers who ask at the same time share one answer.
   let reading: Promise<string> | undefined;
   const readTogether = (): Promise<string> => {
     reading ??= readMetrics().finally(() => {

@@ -1,5 +1,5 @@
-// The admission of the endpoints that take records: body → document → environment → may the caller write to it? → the endpoint's own
-// steps. Refusals are counted here in the same way for all of them, and listed for administrators if their environment is known;
+// The admission of the endpoints that take records: body → document → environment → may the caller write to it? → the endpoint's own steps.
+// Refusals are counted here in the same way for all endpoints, and listed for administrators if their environment is known.
 // `record-counts.ts` counts what is committed.
 
 import { receiving } from '../../contract/limits.js';
@@ -60,15 +60,15 @@ export type Received = {
 export type Admitted = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
 
 export type Admission = RecordCounts & {
-  /** Reads a body, a large one in slices. If it is not `owned`, it may be changed or freed once this returns. */
+  /** Reads a body, a large one in slices. `owned`: the body stays valid; otherwise it may be changed or freed once this returns. */
   receive(exchange: Exchange, body: Buffer, owned: boolean): void;
   /** Answers with the reason, and counts it. `fields` are added to the answer. */
   refuse(exchange: Exchange, reason: Rejection, fields?: object): void;
   /** Refuses a request without a write key. */
   refuseMissingWriteKey(exchange: Exchange, environment: LiveEnvironment): void;
-  /** The same, and lists the request as rejected. */
+  /** Like `refuse`, and also lists the request as rejected. */
   refuseAndNote(exchange: Exchange, reason: Rejection, admitted: Admitted): void;
-  /** Refuses a request of one group for which a limit has no room. */
+  /** Refuses a request of one group that exceeds a limit. */
   refuseLimited(
     exchange: Exchange,
     environment: LiveEnvironment,
@@ -82,11 +82,11 @@ export type Admission = RecordCounts & {
 };
 
 export type AdmissionSteps = {
-  /** The records that a request may have. */
+  /** How many records a request may have, and in which field. */
   readonly list: RecordList | undefined;
-  /** The fields that contain properties, if not only `properties`: numbers in them keep all their digits. */
+  /** The fields that contain properties, if there are others than `properties`. Numbers in them keep all their digits. */
   readonly propertyFields?: ReadonlySet<string>;
-  /** Whether the caller may write to the environment; by default every caller may. `value`: of the document. */
+  /** Whether the caller may write to the environment; by default every caller may. `value`: the document's value. */
   readonly admits?: (
     environment: LiveEnvironment,
     authorization: string | undefined,
@@ -94,18 +94,18 @@ export type AdmissionSteps = {
   ) => boolean;
   /** What names the environment, if it is not the field app_id of the document. */
   readonly credentialOf?: (exchange: Exchange, value: unknown) => string | Rejection;
-  /** Whether the token of an import lifts limits here; elsewhere it is ignored. */
+  /** Whether an import token lifts limits here; other endpoints ignore it. */
   readonly takesImports?: boolean;
-  /** Goes on with an admitted request. */
+  /** Continues with an admitted request. */
   readonly proceed: (exchange: Exchange, admitted: Admitted) => void;
-  /** Why a request is refused, whatever its environment. */
+  /** Why a request is refused, regardless of its environment. */
   readonly refusalOf?: (received: Received) => Rejection | undefined;
 };
 
-/** How many records of a request were stored before, under the same keys. */
+/** The header that says how many records of a request were already stored under the same keys. */
 export const repeatsHeader = 'Sluice-Repeats';
 
-/** What it refuses: bad bodies, and missing or unknown environments. */
+/** What the admission refuses: bad bodies, and missing or unknown environments. */
 export const admissionGuard: Guard = {
   parameters: bodyGuard.parameters ?? [],
   refuses: [...bodyGuard.refuses, 'missing_field', 'invalid_type', 'unknown_app_id', 'overloaded', 'unknown'],
@@ -159,7 +159,7 @@ export function createAdmission(
 
   function admit(exchange: Exchange, received: Received, found: LiveEnvironment): void {
     const { admits, refusalOf } = steps;
-    // Requests without a right key are not listed, so they cannot displace those of producers.
+    // Requests without a valid key are not listed, so that they cannot displace those of real producers.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseMissingWriteKey(exchange, found);
     const token = steps.takesImports ? exchange.framing.importToken : undefined;
@@ -173,7 +173,7 @@ export function createAdmission(
     const known = ingestion();
     if (known === undefined) return refuse(exchange, notLoaded);
     const { document, bytes, receivedMs } = received;
-    // Field by field: a spread takes a microsecond.
+    // Field by field, since a spread takes a microsecond.
     const admitted = { document, bytes, receivedMs, environment, ingestion: known };
     const numeric =
       steps.credentialOf === undefined ? refuseNumericAppId(environment, received.document.value) : undefined;
@@ -249,7 +249,7 @@ export function createAdmission(
   };
 }
 
-/** Why a request with this result of its commit is answered 503. */
+/** Why a request is answered 503 if its commit has this result. */
 export function rejectionOf(result: Extract<CommitResult, { kind: 'overloaded' | 'unknown' }>): Rejection {
   return result.kind === 'unknown'
     ? rejection('unknown', outcomes.unknown.meaning)

@@ -8,7 +8,7 @@ import type { Environments, LiveEnvironment } from '../../registry/environments.
 
 const envelope = Compile(envelopeSchema);
 
-/** The app_id of a document as text, or what is wrong with it. */
+/** The app_id of a document as text, or the reason to refuse it. */
 export function appIdOf(value: unknown): string | Rejection {
   const appId =
     typeof value === 'object' && value !== null ? (value as { app_id?: unknown }).app_id : undefined;
@@ -16,7 +16,7 @@ export function appIdOf(value: unknown): string | Rejection {
   return explain(envelope, value) ?? String(appId);
 }
 
-/** The environment of an app_id that this process's copy lacks, or why there is none. */
+/** The environment of an app_id that this process does not know yet, or the reason to refuse it. */
 export async function findEnvironment(
   environments: Environments,
   appId: string,
@@ -27,7 +27,7 @@ export async function findEnvironment(
   return environments.isCurrent() ? unknownAppId : notLoaded;
 }
 
-/** Why an environment refuses a document whose app_id is a number: only lenient ones accept that. */
+/** Why an environment refuses an app_id that is a number: only lenient environments accept that. */
 export function refuseNumericAppId({ lenient }: LiveEnvironment, value: unknown): Rejection | undefined {
   return lenient || typeof (value as { app_id: unknown }).app_id === 'string' ? undefined : numericAppId;
 }

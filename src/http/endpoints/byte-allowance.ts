@@ -1,6 +1,6 @@
-// How many bytes of bodies an address may send, or an environment whose key comes with them: an allowance that is full at first and fills
-// up again steadily. It is kept in the process, since it protects the process: a refusal costs a look-up, before anything is parsed. Bytes
-// are counted after inflating.
+// How many bytes of bodies an address may send, or an environment if the request carries one of its keys. Each has an allowance that starts
+// full and refills steadily. It is kept in the process, since it protects the process: a refusal costs one look-up, before anything is
+// parsed. Bytes are counted after inflating.
 
 import { hashImportToken } from '../../accounts/import-tokens.js';
 import { addressAllowances, type RateLimit, receiving } from '../../contract/limits.js';
@@ -14,15 +14,16 @@ import type { Exchange } from '../protocol/exchange.js';
 
 export type ByteAllowance = {
   /**
-   * Takes bytes from the allowance of a sender who may send `max` at once, and as many again in a window. Returns 0 or, with nothing
-   * taken, how long to wait until they fit. More than `max` bytes take all of it: otherwise they would never fit.
+   * Takes bytes from the allowance of a sender, who may send `max` bytes at once and as many again in each window. Returns 0, or, having
+   * taken nothing, how many ms to wait until they fit. A body larger than `max` takes the whole allowance, since it would otherwise never
+   * fit.
    */
   take(sender: string, bytes: number, limit: Pick<RateLimit, 'max' | 'windowMs'>): number;
 };
 
-/** `clock` is in ms and never set back. */
+/** `clock`: a time in ms that never goes back. */
 export function createByteAllowance(clock = () => performance.now()): ByteAllowance {
-  /** When each allowance is full again. The sender who has been silent for the longest time comes first. */
+  /** When each allowance is full again. The sender that has been silent longest comes first. */
   const fullAtMs = new Map<string, number>();
 
   return {
@@ -33,7 +34,7 @@ export function createByteAllowance(clock = () => performance.now()): ByteAllowa
       if (waitMs > 0) return waitMs;
       fullAtMs.delete(sender);
       fullAtMs.set(sender, fullMs);
-      // Limits by address cannot help against so many addresses within a minute.
+      // With so many addresses within a minute, limits by address no longer help.
       if (fullAtMs.size > addressAllowances.keptMax) fullAtMs.delete(fullAtMs.keys().next().value as string);
       return 0;
     },
@@ -44,23 +45,23 @@ export function createByteAllowance(clock = () => performance.now()): ByteAllowa
 export type AllowanceRule = (exchange: Exchange, bytes: number) => Taken;
 type Taken = { readonly limit: 'collect_address' | 'address' | 'app_bytes'; readonly waitMs: number };
 
-/** The result for most bodies, made once, since it is needed for every event. */
+/** The result for most bodies. Made once, since every event needs it. */
 const nothingTaken: Taken = { limit: 'address', waitMs: 0 };
 
-/** What the endpoints for servers need besides. */
+/** What the endpoints for servers need in addition. */
 export type LargeBodyOptions = { readonly largeBodies: AllowanceRule };
 
-/** The rule for the client library's endpoint: all bodies count. */
+/** The rule for the client library's endpoint: every body counts. */
 export function everyBody(bytesMax: number): AllowanceRule {
   const take = takeOfAddress(bytesMax);
   return (exchange, bytes) => ({ limit: 'collect_address', waitMs: take(exchange, bytes) });
 }
 
 /**
- * The rule for all endpoints for servers. A small uncompressed body costs its sender as much as the service, and comes tens of
- * thousands of times a second, so it does not count. A body with a valid write key or import token takes from the allowance of that
- * key's environment, whichever one its records name: as many bytes as the environment may have stored. So senders with a key are not
- * held up by others behind their address, and nobody gets more by a key of their own.
+ * The rule for all endpoints for servers. A small uncompressed body does not count: it costs its sender as much as the service, and tens of
+ * thousands arrive each second. A body with a valid write key or import token takes from the allowance of that key's environment, whichever
+ * environment its records name. This allowance is as many bytes as the environment may have stored. So senders with a key are not held up
+ * by others behind their address, and nobody gets more by using a key of their own.
  */
 export function largeBodiesOfServers(
   bytesMax: number,
@@ -104,7 +105,7 @@ function takeOfAddress(bytesMax: number): (exchange: Exchange, bytes: number) =>
   return ({ address }, bytes) => allowance.take(networkOf(address), bytes, limit);
 }
 
-/** Passes on the bodies of an endpoint, and refuses those beyond the allowance of their sender. */
+/** Passes on the bodies of an endpoint, except those that exceed the allowance of their sender, which it refuses. */
 export function withinAllowance(endpoint: string, rule: AllowanceRule, take: TakeBody): TakeBody {
   return (exchange, body, owned) => {
     const { limit, waitMs } = rule(exchange, body.length);

@@ -1,5 +1,5 @@
-// Whether a certificate of a deletion is genuine, for anybody who has one, without signing in. It reveals nothing that is not in the
-// certificate, and costs milliseconds; networks take turns.
+// Whether a certificate of a deletion is genuine. Open to anybody who has one, without signing in. The answer reveals nothing that is not
+// in the certificate. A check takes milliseconds, and networks take turns.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { createPlaces } from '../../concurrency.js';

@@ -32,9 +32,9 @@ import { everyBody, withinAllowance } from './byte-allowance.js';
 
 export type CollectOptions = IngestOptions & {
   readonly paths: Paths;
-  /** The Event Visualizer's function; without it no pairing is live. */
+  /** Shows messages in the Event Visualizer; without it no pairing is live. */
   readonly onCollected?: OnCollected;
-  /** Bytes that an address may send in a minute, to this process. */
+  /** How many bytes an address may send to this process in a minute. */
   readonly addressBytesMax: number;
 };
 
@@ -77,7 +77,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
 
   function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
     const { prepared, environment } = request;
-    // The groups go into one commit: if one is not answered, none is.
+    // The groups are in one commit, so if one group has no result, none has.
     for (const result of results) {
       if (result.kind === 'failed') return exchange.fail(result.fault);
       if (result.kind === 'overloaded' || result.kind === 'unknown') {
@@ -99,7 +99,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     exchange.attend(isPairingLive(request.pairing, { appId, messages, answers }).then(reply));
   }
 
-  /** Whether a pairing is live, as far as that is known; what is stored does not depend on it. */
+  /** Whether a pairing is live; false if unknown. It has no effect on what is stored. */
   async function isPairingLive(pairing: string, collected: Omit<Parameters<OnCollected>[0], 'pairing'>) {
     const { onCollected } = options;
     if (onCollected === undefined || pairing.length > lengths.pairingMax) return false;
@@ -128,7 +128,7 @@ type Request = {
   readonly environment: LiveEnvironment;
 };
 
-/** The pairing of a request; if it is not a text, it counts as an unknown field. */
+/** The pairing of a request. If it is not a text, it is treated as an unknown field. */
 function pairingOf(value: unknown): string | undefined {
   const { pairing } = value as { pairing?: unknown };
   return typeof pairing === 'string' ? pairing : undefined;

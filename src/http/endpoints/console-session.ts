@@ -1,5 +1,5 @@
-// What the routes of signing in and of people's own access share: the request, attempts that are counted, the session that begins
-// with its cookies, and the line of the audit log.
+// What the routes of signing in and of people's own access share: the request, the counting of attempts, the beginning of a session with
+// its cookies, and the line of the audit log.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Attempt, attemptOf, bookAttempt, knownBrowser } from '../../accounts/people/attempts.js';
@@ -27,7 +27,7 @@ export type SignInOptions = {
   readonly secret: () => string | undefined;
   /** Whether cookies are sent over TLS only. */
   readonly isSecure: boolean;
-  /** Whether people may come from a provider. */
+  /** Whether people may sign in with an identity provider. */
   readonly hasProvider: boolean;
   readonly clock?: () => number;
   readonly log: Log;
@@ -35,7 +35,7 @@ export type SignInOptions = {
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What a request says besides its body; read before the handler returns. */
+/** What a request says outside its body; read before the handler returns. */
 export type Request = {
   readonly exchange: Exchange;
   readonly address: string;
@@ -49,7 +49,7 @@ export type Request = {
 
 export type Answer = { readonly body: object; readonly headers?: Headers };
 
-/** For everybody, or for a person who is signed in. */
+/** A handler for everybody, or for a person who is signed in. */
 export type Open = (options: SignInOptions, request: Request, fields: Fields) => Promise<Answer | undefined>;
 export type Own = (
   options: SignInOptions,
@@ -97,7 +97,7 @@ export function cookieOf(
   return ['Set-Cookie', [`${name}=${value}`, ...attributes].join('; ')] as const;
 }
 
-/** Does work with a line in the audit log, in the person's own name. Without a result the request was refused. */
+/** Does work with a line in the audit log, in the person's own name. If the work has no result, it counts as refused. */
 export function underAudit(
   { audit }: SignInOptions,
   person: Person,
@@ -119,7 +119,8 @@ export function underAudit(
 }
 
 /**
- * Books an attempt to prove who one is, and waits as long as it has to; undefined if it was refused, since there were too many.
+ * Counts an attempt to sign in or to prove a password, and waits as long as this attempt has to. Settles with undefined if there were too
+ * many attempts and this one was refused.
  */
 export async function attemptIt(
   options: SignInOptions,
@@ -134,7 +135,7 @@ export async function attemptIt(
   return attempt;
 }
 
-/** By whose turn a password is hashed. */
+/** Whose turn it takes to hash a password. */
 export function turnOf({ address }: Request, email: string): Holder {
   return { account: networkOf(address), person: email };
 }

@@ -1,5 +1,5 @@
-// What a token may ask about deletions of its account: their states, what was counted for single users, and the certificate. A
-// 404 has the same bytes for an unknown request and for another account's request.
+// What a token may ask about deletions of its account: their states, what was counted for single users, and the certificate. An unknown
+// request and another account's request get the same 404, byte for byte.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { readSigningKey } from '../../accounts/signing-key.js';
@@ -42,11 +42,11 @@ import {
 
 export type StatusOptions = {
   readonly redis: Redis;
-  /** Has the evidence of single users. */
+  /** Stores the evidence of single users. */
   readonly clickhouse: ClickHouseClient;
-  /** In which its queries take turns. */
+  /** Where these queries take turns. */
   readonly queries: Places;
-  /** Has the deployment's secret, for keyed hashes; undefined until it was read from Redis. */
+  /** Provides the deployment's secret, for keyed hashes; undefined until it was read from Redis. */
   readonly submission: () => { readonly secret: string } | undefined;
   readonly log: Log;
 };
@@ -182,7 +182,7 @@ function list(options: StatusOptions, exchange: Exchange): void {
     }
     const reference = given(parameters, 'reference');
     const { redis } = options;
-    // With a filter a page reads thousands of requests, between which others are served.
+    // With a filter, a page may read thousands of requests; others are served in between.
     const found = await options.queries.within({ account: accountId }, () =>
       readOnReplicas(redis, registryKeys.deletions, () =>
         listOfAccount(redis, accountId, { state, reference, after }),
@@ -211,7 +211,7 @@ function users(options: StatusOptions, exchange: Exchange, req: HttpRequest): vo
       listEvidence(options.clickhouse, request.deletion_request_id, Number(cursor)),
     );
     if (page === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
-    // ClickHouse may have been replaced by one that never had the evidence.
+    // ClickHouse may have been replaced by a new one that never had the evidence.
     if (page.users.length === 0 && cursor === '0') return refuseOver(exchange);
     const { users: listed, next } = page;
     exchange.reply(
@@ -247,7 +247,7 @@ function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): v
 
 const notNamed = { found: false, rows: 0, similar: 0, named: false };
 
-/** Refuses to say what was counted for single users while a request is pending, and when that is over. */
+/** Refuses while a request is pending and has no evidence yet, and after the evidence has expired. Returns whether it refused. */
 function refuseWithoutEvidence(exchange: Exchange, { status, evidence_until }: DeletionRequest): boolean {
   if (status === 'complete' && Date.parse(evidence_until ?? '') > Date.now()) return false;
   if (status === 'complete') refuseOver(exchange);
@@ -276,7 +276,7 @@ function refuseParameter(exchange: Exchange, name: string, must: string): void {
   exchange.refuse(rejection('invalid_parameter', `${name} ${must}.`, name));
 }
 
-/** Goes on with the request that the path names, if it is the caller's. */
+/** Continues with the request that the path names, if it belongs to the caller. */
 function answerForRequest(
   options: StatusOptions,
   exchange: Exchange,
@@ -291,7 +291,7 @@ function answerForRequest(
   });
 }
 
-/** A request by its id; undefined unless it is the caller's. */
+/** A request by its id; undefined if it does not belong to the caller. */
 async function readOwn(
   { redis }: StatusOptions,
   { accountId }: Caller,

@@ -1,4 +1,4 @@
-// The routes by which deletions are submitted: with a token, or on ADMIN_PORT by a person who may delete users of the account.
+// The routes for submitting deletions: with a token, or on ADMIN_PORT by a person who may delete users of the account.
 
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
@@ -80,7 +80,7 @@ export function deletionSubmissionRoute(options: SubmissionOptions): Route {
 const refusalsOfSubmissions = ['not_possible', 'reference_taken', 'unknown'] as const;
 
 function submit(options: SubmissionOptions, exchange: Exchange): void {
-  // If the caller has gone meanwhile, the request can no longer be read.
+  // Read now: if the client leaves, the exchange can no longer be read.
   const { address } = exchange;
   readFromCaller(exchange, options, submissions, (caller, document) =>
     acceptSubmission(options, exchange, { ...caller, actor: actorOf(caller, address) }, document),
@@ -139,7 +139,7 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
   };
 }
 
-/** The open case that a document names, if it names one, or why nothing may be done in it. */
+/** The open case that a document names, if any, or the reason to refuse it. */
 async function caseOf(
   { redis, audit }: SubmissionOptions,
   accountId: string,
@@ -170,7 +170,7 @@ async function submitterFor(
   const main = [...environments.values()].find((each) => each.main && each.account_id === accountId);
   if (refusal !== undefined || main === undefined)
     return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
-  // No key is involved; the audit log says who it was.
+  // No API key is involved; the audit log says who it was.
   const submittedBy = caller.actor.kind as Submitter['submittedBy'];
   const { confirm_from: confirmFrom } = accounts.get(accountId) ?? {};
   return {

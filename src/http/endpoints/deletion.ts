@@ -71,7 +71,7 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
       ]);
     }
     options.crash('token_issued');
-    // An earlier form of the interface had the second name.
+    // `auth_token` is the name in an earlier form of the interface.
     const body = { access_token: minted.accessToken, auth_token: minted.accessToken };
     exchange.reply(200, JSON.stringify(body), [['Cache-Control', 'no-store']]);
   });

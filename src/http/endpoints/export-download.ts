@@ -1,4 +1,4 @@
-// Sends an export: the users' records, while they are read, as lines, compressed if the client accepts that, or as an archive for people.
+// Sends an export while its records are read: as lines, compressed if the client accepts that, or as an archive for people.
 
 import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
@@ -17,7 +17,7 @@ import type { AnswerStream } from '../protocol/answer-stream.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 
-/** How a download is asked for. */
+/** The form in which a download is requested. */
 export type Wanted = {
   readonly format: ExportFormat;
   /** How an archive shows times. */
@@ -25,15 +25,15 @@ export type Wanted = {
 };
 
 export type SendOptions = Wanted & {
-  /** Whether the reader takes lines compressed. */
+  /** Whether the client accepts compressed lines. */
   readonly gzip: boolean;
-  /** Calls `stop` when the reader may no longer read the export, having signed out or lost the key meanwhile. */
+  /** Calls `stop` when the reader may no longer read the export, because they signed out or lost the key. */
   readonly watch: (stop: () => void) => () => void;
 };
 
 /**
- * Sends an export; settles with the number of records. The answer begins with the first lines: what fails before them is answered with its
- * own status, what fails later cuts the answer off.
+ * Sends an export. Settles with the number of records. The answer begins with the first lines: a failure before them is answered with its
+ * own status, a later one cuts the answer off.
  */
 export async function sendExport(
   reading: ReadOptions,
@@ -57,7 +57,7 @@ export async function sendExport(
     format === 'zip'
       ? archiveOf(lines, { times, environments: await namesOfEnvironments(reading.redis) })
       : bytesOf(lines);
-  // A reader who is not reading would be waited for.
+  // Otherwise the stream would wait for a client that is not reading.
   download.signal.addEventListener('abort', () => stream?.cutOff(), { once: true });
   const endWatch = watch(download.abort);
   try {
@@ -83,13 +83,13 @@ export async function sendExport(
     throw isBroken ? new DownloadBroken() : error;
   } finally {
     endWatch();
-    // The archive may still be waiting for its reader.
+    // The archive may be waiting for its reader.
     await lines.return(undefined);
     await all.return(undefined);
   }
 }
 
-/** The client is gone, or the download took too long, perhaps before the answer began. */
+/** The client has disconnected, or the download took too long, perhaps before the answer began. */
 export class DownloadBroken extends Unavailable {
   override readonly toCallers = 'The export cannot be read now.';
 }
@@ -133,7 +133,7 @@ async function namesOfEnvironments(redis: Redis): Promise<ReadonlyMap<string, st
   return new Map([...environments].map(([appId, { name }]) => [appId, name]));
 }
 
-/** How a download is asked for. */
+/** The form in which a download is requested, or the reason to refuse it. */
 export function wantedOf(query: string): Wanted | Rejection {
   const parameters = readParameters(query);
   if ('code' in parameters) return parameters;
@@ -147,7 +147,7 @@ export function wantedOf(query: string): Wanted | Rejection {
   return { format, times };
 }
 
-/** Whether a client names gzip, other than to refuse it. */
+/** Whether an Accept-Encoding header names gzip without refusing it. */
 export function acceptsGzip(header: string): boolean {
   return header
     .split(',')

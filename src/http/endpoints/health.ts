@@ -1,5 +1,5 @@
-// GET /health/live and /health/ready. Ready means that a record sent now would be accepted, at least for some
-// environments. While ClickHouse is away that stays true until the backlog is full.
+// GET /health/live and /health/ready. Ready means that a record sent now would be accepted, at least for some environments. While
+// ClickHouse is away, the process stays ready until the backlog is full.
 
 import { liveSchema, readySchema } from '../../contract/answers.js';
 import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';

@@ -4,7 +4,7 @@ import { hashImportToken } from '../../accounts/import-tokens.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 
-/** The environment as a request with this token sees it; undefined if the token gives no allowance now. */
+/** The environment without the limits that the token lifts; undefined if the token gives no allowance at present. */
 export function withAllowance(
   environment: LiveEnvironment,
   token: string | undefined,

@@ -1,4 +1,4 @@
-// The ingestion endpoints, for one record or many: body → (short way of plain events | admission → prepared group) → commit → answer.
+// The ingestion endpoints, for one record or many: body → (short path of plain events | admission → prepared group) → commit → answer.
 
 import { bodies } from '../../contract/limits.js';
 import type { Rejection } from '../../contract/outcomes.js';
@@ -75,7 +75,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     readJsonBody(exchange, bytesMax, take);
   }
 
-  /** The short way for plain requests. Returns false, having done nothing, if the request is not one of them. */
+  /** The short path for plain requests. Returns false, having done nothing, if the request is not plain. */
   function receivePlain(exchange: Exchange, body: Buffer, owned: boolean): boolean {
     const ingestion = options.ingestion();
     if (ingestion === undefined) return false;
@@ -127,7 +127,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     const { environment, ingestion } = admitted;
     if (prepared.kind === 'refused') {
       const { reason, errors } = prepared;
-      // An import checks with an empty list whether its records would be taken: no record was refused.
+      // An import sends an empty list to check whether its records would be accepted, so no record was refused.
       const isEmpty = reason.code === 'empty' && reason.field === kind.bulk?.field;
       if (isEmpty && isSet(exchange.query, 'check')) return exchange.refuse(reason);
       if (errors === undefined) return admission.refuseAndNote(exchange, reason, admitted);

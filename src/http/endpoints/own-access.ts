@@ -83,7 +83,7 @@ async function replaceSecondFactor({ redis }: SignInOptions, person: Person, nex
   return { second_factor: next !== undefined };
 }
 
-/** Does work that needs the password again, so that an open browser does not suffice. */
+/** Does work for which the person has to enter the password again, so that an open browser alone does not suffice. */
 async function withPassword(
   options: SignInOptions,
   request: Request,
@@ -104,7 +104,7 @@ async function withPassword(
   });
 }
 
-/** People who sign in with a provider have no password here. */
+/** Refuses people who sign in with a provider, since they have no password here. */
 function requirePassword({ password }: Person): void {
   if (password === undefined)
     throw new AdministrationError(

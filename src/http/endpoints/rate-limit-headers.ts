@@ -4,7 +4,7 @@
 import type { NamedLimit } from '../../ingest/request-limits.js';
 import type { Headers } from '../protocol/exchange.js';
 
-/** Which limit has no room, and in how many seconds it has some again. */
+/** Which limit was exceeded, and in how many seconds it has room again. */
 export function rateLimitHeaders({ name, limit }: NamedLimit, waitMs: number): Headers {
   const waitSeconds = Math.max(1, Math.ceil(waitMs / 1000));
   return [

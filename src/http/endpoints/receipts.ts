@@ -1,5 +1,5 @@
-// POST /api/v1/receipts: what has become of records, by their idempotency keys. Only callers with a write key of the environment, who have
-// sent the records, get an answer. A record of a suppressed user is reported like any other, as when it was sent.
+// POST /api/v1/receipts: what has happened to records, by their idempotency keys. Only callers with a write key of the environment, who
+// have sent the records, get an answer. A record of a suppressed user is reported as stored, as it was when it was sent.
 
 import { createPlaces } from '../../concurrency.js';
 import { type Receipt, receiptsAnswerSchema } from '../../contract/answers.js';
@@ -31,7 +31,7 @@ export type ReceiptsApiOptions = LargeBodyOptions & {
   readonly environments: Environments;
   /** Whether the caller has a write key of the environment. */
   readonly hasWriteKey: WriteAccess;
-  /** Settles with the receipts of keys, in their order. */
+  /** Settles with the receipts of these keys, in the same order. */
   readonly find: (
     environment: LiveEnvironment,
     keys: readonly string[],

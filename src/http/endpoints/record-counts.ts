@@ -1,4 +1,4 @@
-// What became of the records of a request. All endpoints that take records count it here, in the same way: in the endpoint's metrics and,
+// Counts what happened to the records of a request, in the same way for all endpoints that take records: in the endpoint's metrics and,
 // unless the commit counts it, in the environment's ledger.
 
 import type { Rejection } from '../../contract/outcomes.js';
@@ -14,13 +14,13 @@ import {
   usersUnjoined,
 } from '../../metrics.js';
 
-/** A record is a message where the endpoint takes messages. */
+/** Where an endpoint takes messages, a record is a message. */
 export type RecordOutcomes = {
   readonly stored: number;
   readonly repeated: number;
-  /** Records of suppressed users, which are answered as if they were stored. */
+  /** Records of suppressed users. They are answered as if they were stored. */
   readonly suppressed: number;
-  /** Identifications among them whose anonymous user could not be joined to the suppressed one. */
+  /** Those among the suppressed that are identifications whose anonymous user could not be joined to the suppressed one. */
   readonly unjoined: number;
   readonly errors: readonly Pick<Rejection, 'code'>[];
   readonly mendings: ReadonlyMap<Mending, number>;
@@ -28,9 +28,9 @@ export type RecordOutcomes = {
 
 export type RecordCounts = {
   countRecords(appId: string, outcomes: RecordOutcomes): void;
-  /** Counts one stored record, which most requests are. */
+  /** Counts one stored record, the case of most requests. */
   countStored(): void;
-  /** Counts what a limit had no room for. */
+  /** Counts what was refused because of a limit. */
   countLimited(appId: string, limit: string, requests: number, records: number): void;
 };
 

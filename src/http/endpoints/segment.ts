@@ -1,5 +1,5 @@
-// Segment's protocol, /v1/*, for its libraries and others that use the protocol, on servers and in pages: body → credential →
-// admission → messages → one commit → answer. Also what libraries for pages and phones ask for when they start.
+// Segment's protocol, /v1/*, for its libraries and others that use the protocol, on servers and in pages: body → credential → admission →
+// messages → one commit → answer. Also serves the settings that libraries for pages and phones load when they start.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { bodies, browserCaches, counts } from '../../contract/limits.js';
@@ -33,23 +33,23 @@ import { writeKeyGuard } from './write-access.js';
 
 export type SegmentOptions = IngestOptions &
   LargeBodyOptions & {
-    /** Where pages reach this service. */
+    /** The address at which pages reach this service. */
     readonly publicBaseUrl: string;
   };
 
 const endpoint = 'segment';
 /** The fields whose content is stored as properties. */
 const propertyFields: ReadonlySet<string> = new Set(['properties', 'traits', 'context']);
-/** What the libraries send besides their type; a page may only send headers that the preflight names. */
+/** The headers that the libraries send besides their type. A page may send only headers that the preflight names. */
 const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
 
-/** A write key, or the app_id, as user name (`credentialOf`, `admits`). */
+/** A write key, or the app_id, as the user name (`credentialOf`, `admits`). */
 const keyGuard: Guard = { ...writeKeyGuard, security: [{ segmentKey: [] }] };
 
 export function segmentRoutes(options: SegmentOptions): Route[] {
   const { environments } = options;
 
-  /** A write key names its environment too. */
+  /** What names the environment; a write key names it too. */
   function credentialOf({ framing }: Exchange, value: unknown): string | Rejection {
     if (typeof value !== 'object' || value === null || Array.isArray(value))
       return rejection('invalid_type', 'The body must be an object.');
@@ -79,7 +79,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     return {
       method: 'post',
       path: `/v1/${path}`,
-      // Other names of the same endpoint are not in the document.
+      // The other paths of the same endpoint are not in the OpenAPI document.
       ...(path === (type ?? 'batch') && { doc: operation(segmentDoc(path), admissionGuard, keyGuard) }),
       handle: (exchange) => {
         exchange.saysWhyAtTop = true;
@@ -145,7 +145,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
   }
 
   /**
-   * A request with only bad messages is answered 200 too, as Segment does: libraries send a refused request again and again, or end their
+   * A request that has only bad messages is answered 200 too, as Segment does: otherwise libraries send it again and again, or stop their
    * program.
    */
   function answerRejected(
@@ -200,18 +200,18 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     withoutBody(exchange).reply(200, JSON.stringify(body), cached);
   }
 
-  /** What RudderStack's libraries for phones and pages load before they send; without it they stay silent. */
+  /** What RudderStack's libraries for phones and pages load before they send. Without it they send nothing. */
   function sourceConfig(exchange: Exchange, req: HttpRequest): void {
     const writeKey = readBasicName(exchange.framing.authorization) ?? req.getQuery('writeKey') ?? '';
     const source = { id: writeKey, name: 'Sluice', writeKey, workspaceId: 'sluice', ...onlySource };
     const body = JSON.stringify({ source, updatedAt: onlySource.updatedAt });
-    // The write key may have come in a header: a cache that many share would give it to all of them.
+    // The write key may have come in a header, so a shared cache would give one client's answer to all others.
     withoutBody(exchange).reply(200, body, ownCached);
   }
 
-  // Its library for Java ends the path with a slash.
+  // RudderStack's library for Java ends the path with a slash.
   const batches = ['batch', 'b', 'import', 'import/'].map((path) => route(path, undefined));
-  // The library for pages shortens the types to their first letters.
+  // RudderStack's library for pages shortens the types to their first letters.
   const singles = segmentTypes.flatMap((type) => [route(type, type), route(type.slice(0, 1), type)]);
   const settingsRoute: Route = { method: 'get', path: '/v1/projects/:key/settings', handle: settings };
   const sourceRoutes = ['/sourceConfig', '/sourceConfig/'].map(
@@ -224,7 +224,7 @@ type Ready = Extract<PreparedSegment, { kind: 'ready' }>;
 
 const withoutExtras = { addBundledMetadata: false, unbundledIntegrations: [], maybeBundledConfigIds: {} };
 const noPlugins = { plan: {}, edgeFunction: {}, metrics: { sampleRate: 0 }, remotePlugins: [] };
-/** Enabled, without destinations that the library would send to by itself. */
+/** The source is enabled, and has no destinations to which the library would send by itself. */
 const onlySource = {
   enabled: true,
   config: { statsCollection: { errors: { enabled: false }, metrics: { enabled: false } } },

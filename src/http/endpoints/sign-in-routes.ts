@@ -1,5 +1,5 @@
-// Signing in to the console, and what people do with their own access: /admin/v1/session, invitation, sessions, password
-// and second_factor on ADMIN_PORT. Everything here is for pages of the console only.
+// Signing in to the console, and what people do with their own access: /admin/v1/session, invitation, sessions, password and second_factor
+// on ADMIN_PORT. All of it is for pages of the console only.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { administrationAnswers as answers } from '../../contract/administration-answers.js';
@@ -125,7 +125,7 @@ export function signInRoutes(options: SignInOptions): Route[] {
   ];
 }
 
-/** Everybody, from a page of the console; and the person who is signed in. */
+/** Open to everybody, but only from a page of the console. */
 const openGuard: Guard = { ...adminGuard, security: [{}], refuses: [...adminGuard.refuses, 'rate_limited'] };
 const ownGuard: Guard = { ...adminGuard, security: [{ session: [] }] };
 

@@ -48,7 +48,7 @@ export const signIn: Open = async (options, request, fields) => {
   });
 };
 
-/** 200 without a session too: a page asks before it knows whether a person is signed in. */
+/** Answers 200 even without a session: a page asks before it knows whether anybody is signed in. */
 export const showSession: Open = async ({ redis, hasProvider }, { cookie: secret }) => {
   const found = secret === undefined ? undefined : await findSession(redis, secret);
   const shown =
@@ -67,7 +67,7 @@ export const accept: Open = async (options, request, fields) => {
   const { redis, passwords } = options;
   const invitation = textOf(fields, 'invitation');
   const password = newPasswordOf(fields, 'password');
-  // A password is hashed only for a caller who has a link.
+  // A password is hashed only for a caller who has a valid link.
   const invited = await findInvited(redis, invitation);
   if (invited === undefined) throw new AdministrationError(usedUp);
   return underAudit(options, invited, request, 'accept_invitation', async () => {
@@ -78,13 +78,13 @@ export const accept: Open = async (options, request, fields) => {
   });
 };
 
-/** Uses the code up; true if the person has no second factor. */
+/** Checks the code and uses it up. True if the person has no second factor. */
 async function hasRightCode(options: SignInOptions, person: Person, code = ''): Promise<boolean> {
   const { second_factor: factor } = person;
   if (factor === undefined) return true;
   const next = useCode(factor, code, now(options));
   if (next === undefined) return false;
-  // If the same code is used twice at once, one of the two finds it used.
+  // If a code is used twice at the same time, the second use finds it used.
   return (await changeSecondFactor(options.redis, person.person_id, factor, next)) !== undefined;
 }
 

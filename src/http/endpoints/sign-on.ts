@@ -1,5 +1,5 @@
-// Single sign-on in a browser: the way to the provider, and the way back. A browser navigates to both addresses, to the second one from the
-// provider's page. So they check the host name and the cookie of the attempt: the sign-in must have begun in the same browser.
+// Single sign-on in a browser: the way to the provider and the way back. The browser navigates to both addresses, and to the second one
+// from the provider's page. So both check the host name and the cookie of the attempt: the sign-in must have begun in the same browser.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHmac } from 'node:crypto';
@@ -39,7 +39,7 @@ export type SignOnOptions = SignInOptions & {
 const path = '/admin/v1/sign_on';
 const returnPath = `${path}/return`;
 
-/** What the sign-in page says, given by its address: `/?sign_on=…`. */
+/** What the sign-in page says. The address tells it: `/?sign_on=…`. */
 type Refusal = 'provider' | 'again' | 'not_in' | 'unavailable';
 
 export function signOnRoutes(options: SignOnOptions): Route[] {
@@ -64,7 +64,7 @@ const wayBack = {
   ),
 };
 
-/** Part of every deployment's document, even without a provider. */
+/** In every deployment's document, even without a provider. */
 export const signOnDocs = [wayThere, wayBack];
 
 function docOf(id: string, summary: string, parameters: readonly string[]): object {
@@ -122,8 +122,8 @@ function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void
 }
 
 /**
- * Lets a person in, with a line in the audit log under the address that the provider vouches for or, if it vouches for none, under its
- * own name for the person. Refusals leave a limited number of lines per network, since the provider may know everybody.
+ * Lets a person in, with a line in the audit log under the address that the provider vouches for; if it vouches for none, under the
+ * provider's own name for the person. Refusals leave a limited number of lines per network, since the provider may know everybody.
  */
 async function enter(
   options: SignOnOptions,
@@ -165,7 +165,7 @@ async function enter(
   );
 }
 
-/** Whatever goes wrong leads back to the sign-in page, which explains it. */
+/** Redirects to the sign-in page, which explains whatever went wrong. */
 function answer(
   options: SignOnOptions,
   exchange: Exchange,
@@ -193,7 +193,7 @@ function redirect(exchange: Exchange, to: string, headers: Headers): void {
   exchange.reply(302, '{}', [['Location', to], ['Cache-Control', 'no-store'], ...headers]);
 }
 
-/** The way back begins on the provider's page, so the cookie is sent with navigations from there. */
+/** The navigation back starts on the provider's page, so the cookie must be sent with navigations from there. */
 function attemptCookie(options: SignOnOptions, names: CookieNames, value: string, maxAgeMs: number) {
   const [name, text] = cookieOf(options, names.attempt, value, maxAgeMs);
   return [

@@ -1,4 +1,4 @@
-// Who submits a deletion, and what that takes.
+// Who submits a deletion, and what a submission needs.
 
 import type { Caller } from '../../accounts/tokens.js';
 import type { Log } from '../../log.js';
@@ -10,7 +10,7 @@ import type { Actor, AuditOptions } from '../../registry/audit/audit.js';
 export type SubmissionOptions = {
   /** Undefined until the deployment was read from Redis. */
   readonly submission: () => SubmitOptions | undefined;
-  /** The same, for submissions that suppress too. */
+  /** Like `submission`, for submissions that also suppress. */
   readonly suppression: () => SuppressOptions | undefined;
   readonly previews: Previews;
   readonly audit: AuditOptions;
@@ -22,13 +22,13 @@ export type SubmissionOptions = {
 /** A caller, with the name that the audit log gives the submission. */
 export type Submitter = Caller & {
   readonly actor: Actor;
-  /** The case to which it belongs. */
+  /** The case to which the submission belongs. */
   readonly caseId?: string;
-  /** For a person: the number of users from which a second person has to confirm it. */
+  /** For a person: from how many users on a second person has to confirm. */
   readonly confirmFrom?: number;
 };
 
-/** As it stands in the details of a line of the audit log. */
+/** The case in the form that details of an audit line have. */
 export function inDetails(caseId: string | undefined) {
   return caseId === undefined ? {} : { case_id: caseId };
 }

@@ -1,5 +1,5 @@
 // What all endpoints that take the deletion API's tokens share: who calls, how often a token may ask, how a body is read, and how an error
-// is answered. A 401 of one endpoint has the same bytes for every cause.
+// is answered. An endpoint answers 401 with the same bytes for every cause.
 
 import {
   allowStatusRequest,
@@ -31,18 +31,18 @@ export const publicApi = '/api/public/v0';
 
 export type FailingCalls = {
   readonly log: Log;
-  /** What to answer when Redis or ClickHouse fails: whether something may have been stored. */
+  /** What to answer when Redis or ClickHouse fails; `unknown` if something may have been stored. */
   readonly code?: 'overloaded' | 'unknown';
 };
 
-/** How often a token may ask in a second, and the answer when it asks more often. */
+/** How often a token may ask in a second, and the answer if it asks more often. */
 export type RequestLimit = {
   readonly allows: (redis: Redis, accessToken: string) => Promise<boolean>;
   readonly message: string;
   readonly retrySeconds: number;
 };
 
-/** A request with a token: `limit` is undefined where something else bounds the requests. */
+/** A request with a token. `limit` is undefined if something else limits the requests. */
 export type Asked = FailingCalls & { readonly redis: Redis; readonly limit?: RequestLimit };
 
 /** A body of at most `bytesMax` bytes whose field `list` names users. The answer names the fields that `schema` does not know. */
@@ -76,7 +76,7 @@ export const credentialsGuard: Guard = {
 /** Needs an access token, whose requests are limited: `answerForCaller` and `readFromCaller`. */
 export const tokenGuard: Guard = { ...credentialsGuard, security: [{ accessToken: [] }] };
 
-/** What can be wrong with one user that a request names. */
+/** The codes for what can be wrong with a user that a request names. */
 export const userRefusals = [
   'empty',
   'too_long',
@@ -131,7 +131,7 @@ export function readFromCaller(
 ): void {
   const accessToken = readBearer(exchange.framing.authorization);
   if (accessToken === undefined) return unauthorized(withoutBody(exchange));
-  // The token is looked up while the body arrives, so the body of a caller without a token is never parsed.
+  // The token is looked up while the body arrives, so the body of a caller without a valid token is never parsed.
   readDocument(exchange, asked, what, findCaller(asked, accessToken), take);
 }
 
@@ -143,7 +143,7 @@ async function findCaller({ redis, limit }: Asked, accessToken: string): Promise
     refuse(exchange, 'rate_limited', limit.message, [['Retry-After', String(limit.retrySeconds)]]);
 }
 
-/** Goes on with the document once `lookup` has settled with the caller, or refuses as `lookup` says. */
+/** Continues with the document once `lookup` has settled with the caller, or refuses as `lookup` says. */
 export function readDocument<Who extends Caller>(
   exchange: Exchange,
   failing: FailingCalls,
@@ -168,7 +168,7 @@ export function readDocument<Who extends Caller>(
   });
 }
 
-/** Otherwise a misspelt `supress` or `dryrun` would go unnoticed. */
+/** Names the fields that were ignored: otherwise a misspelt `supress` or `dryrun` would go unnoticed. */
 function nameIgnored(exchange: Exchange, known: ReadonlySet<string>, value: unknown): void {
   const ignored = noIgnoredFields();
   addIgnored(value, known, ignored);

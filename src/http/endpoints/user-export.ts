@@ -165,7 +165,7 @@ const dataDoc = underToken({
 });
 
 function submit(options: ExportApiOptions, exchange: Exchange): void {
-  // If the caller has gone meanwhile, the request can no longer be read.
+  // Read now: if the client leaves, the exchange can no longer be read.
   const { address } = exchange;
   readFromCaller(exchange, askedOf(options), exportsBody, (caller, document) =>
     accept(options, exchange, caller, address, document),
@@ -248,7 +248,7 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
 
 const mayRead = rightsElsewhere.readExport;
 
-/** The same on ADMIN_PORT, for callers who may read exports of its account. */
+/** The same on ADMIN_PORT, for callers who may read the account's exports. */
 export function accountExportRoute(options: ExportApiOptions, callers: AdminCallers): Route {
   return {
     method: 'get',
@@ -322,7 +322,7 @@ async function sendAudited(
   }
   const download = await options.downloads.begin(request.account_id);
   if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
-  // The caller may have gone while the download waited for its turn.
+  // The client may have disconnected while the download waited for its turn.
   if (exchange.ended) return download.end();
   exchange.onGone(download.abort);
   try {
@@ -346,7 +346,7 @@ async function sendAudited(
   }
 }
 
-/** Goes on with the export that the path names, if it is the caller's. */
+/** Continues with the export that the path names, if it belongs to the caller. */
 function answerForExport(
   options: ExportApiOptions,
   exchange: Exchange,

@@ -1,5 +1,5 @@
-// Suppressed users: a list to suppress or to free, whether users are suppressed, and how many are. With the access tokens and the 401 of
-// the deletion API.
+// Suppressed users: suppressing or freeing a list, looking up whether users are suppressed, and counting those that are. Access tokens and
+// 401 are those of the deletion API.
 
 import type { Caller } from '../../accounts/tokens.js';
 import type { Places } from '../../concurrency.js';
@@ -44,7 +44,7 @@ export type SuppressionApiOptions = {
   readonly suppression: () => SuppressOptions | undefined;
   readonly audit: AuditOptions;
   readonly redis: SuppressOptions['redis'];
-  /** In which look-ups of many users take turns. */
+  /** Where look-ups of many users take turns. */
   readonly queries: Places;
   readonly log: Log;
 };
@@ -69,7 +69,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
   const { redis } = options;
 
   function submit(exchange: Exchange): void {
-    // If the caller has gone meanwhile, the request can no longer be read.
+    // Read now: if the client leaves, the exchange can no longer be read.
     const { address } = exchange;
     const asked = { ...options, limit: suppressionRequests };
     readFromCaller(exchange, asked, wishes, (caller, document) =>

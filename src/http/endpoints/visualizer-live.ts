@@ -1,6 +1,6 @@
 // The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. A page has five seconds to send a code,
-// with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until one of the two ends the
-// pairing. A page that reads too slowly misses batches and is told how many messages it missed.
+// with ADMIN_TOKEN or as a person who is signed in to the console. Then it receives what that device sends, until the page or the device
+// ends the pairing. A page that reads too slowly misses batches, and is told how many messages it missed.
 
 import type {
   HttpRequest,
@@ -87,12 +87,12 @@ const endings = {
   expired: 'The pairing has expired. Start pairing again on the device.',
 } as const;
 const path = '/visualizer/live';
-/** The same, where browsers send the cookie of a session. */
+/** The same socket, at a path where browsers send the session cookie. */
 const pathOfPeople = '/admin/v1/visualizer/live';
 const endedCode = 4000;
 const stoppingCode = 1001;
 
-/** The state of a connection. When it is gone, its socket must not be touched: any use would throw. */
+/** The state of a connection. Once it is gone, its socket must not be touched: any use would throw. */
 type Page = {
   socket: WebSocket<Page> | undefined;
   stage: 'new' | 'asked' | 'live' | 'gone';
@@ -103,20 +103,20 @@ type Page = {
   isEnding: boolean;
   leave: (() => void) | undefined;
   missed: number;
-  /** Whether it was told to disconnect. Its connection may stay open for a while. */
+  /** Whether the page was told to disconnect. Its connection may stay open for a while. */
   isClosing: boolean;
   /** Called when the page is paired or gone. */
   readonly endUnpaired: () => void;
   readonly address: string;
-  /** Where its wrong tokens and codes are counted. */
+  /** The network under which its wrong tokens and codes are counted. */
   readonly network: string;
-  /** Of a console session, which is used if the page sends no token. */
+  /** The cookie of a console session, used if the page sends no token. */
   readonly cookie: string | undefined;
-  /** Ends the watch over the access of the person at the page. */
+  /** Stops watching whether the person at the page still has access. */
   endWatch: (() => void) | undefined;
 };
 
-/** What the pages of an account use of this process: how many there are, and the bytes that they got in this second. */
+/** What the pages of an account use of this process: their number, and the bytes that they received in this second. */
 type Share = { readonly account: string; pages: number; bytes: number; sinceMs: number };
 
 /** The last message to a page that is disconnected. */
@@ -194,7 +194,7 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   function message(socket: WebSocket<Page>, bytes: ArrayBuffer): unknown {
     const page = socket.getUserData();
-    // It was under way when the page was told to disconnect, or asked for the end.
+    // The message was under way when the page was told to disconnect, or asked to end.
     if (isGone(page) || page.isEnding) return undefined;
     const request = readMessage(bytes);
     if (page.stage === 'new' && request?.kind === 'hello') {
@@ -210,7 +210,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     return refuse(page, 'unreadable');
   }
 
-  /** The person who watches, if their session still lasts. */
+  /** The person who watches, if their session has not ended. */
   async function watcherOf({ cookie, address }: Page): Promise<Watcher | undefined> {
     return cookie === undefined ? undefined : options.findWatcher(cookie, address);
   }
@@ -230,17 +230,17 @@ export function createLivePages(options: LiveOptions): LivePages {
       await options.wrongTokens.delay();
       return wrong('token');
     }
-    // A right code is never refused, however many wrong ones came before, but after too many guesses all answers are delayed.
+    // A right code is never refused, however many wrong ones came before; but after too many guesses every answer is delayed.
     if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
     const id = await findPairingIdByCode(redis, code);
     if (id === undefined) return wrong('code');
     const seen = watcher === undefined ? undefined : await readAppOfPairing(redis, id);
-    // For a person, a code of another account's device is answered like one that does not exist.
+    // To a person, the code of another account's device is answered like one that does not exist.
     if (watcher !== undefined && (seen === undefined || !watcher.maySee(seen))) return wrong('code');
     if (isGone(page)) return;
     if (watcher?.account !== undefined && !hasRoom(page, watcher.account)) return refuse(page, 'full');
-    // Listens first, so that nothing is missed that is shown because the code was entered. It may be shown before the page knows that
-    // it is paired.
+    // Listens before it enters the code, so that no message is missed that the device sends because of it. A message may then be shown
+    // before the page knows that it is paired.
     const leave = await channel.listen(
       id,
       guard(page, (shown: ChannelMessage) => show(page, shown)),
@@ -280,7 +280,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (!sent) page.missed += shown.count;
   }
 
-  /** Counts a page for its account; false if the account has the maximum already. */
+  /** Counts a page for its account. False if the account already has the maximum. */
   function hasRoom(page: Page, account: string): boolean {
     const share = shares.get(account) ?? { account, pages: 0, bytes: 0, sinceMs: 0 };
     if (share.pages >= visualizer.pagesOfAccountMax) return false;
@@ -290,7 +290,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     return true;
   }
 
-  /** While Redis is away the page stays: the pairing may still be live when Redis is back. */
+  /** Renews the pairing. While Redis is away the page stays: the pairing may still be live when Redis is back. */
   async function renew(page: Page, { id }: LivePairing): Promise<void> {
     const isLive = await renewPairing(redis, id).catch(() => true);
     if (!isLive) finish(page, 'expired');
@@ -348,7 +348,7 @@ function finish(page: Page, reason: keyof typeof endings): void {
   sendAndClose(page, endedCode, { type: 'ended', reason, message: endings[reason] });
 }
 
-/** For a person who may no longer watch: what still waits for a page that reads nothing is not sent. */
+/** For a person who may no longer watch: drops what still waits to be sent to a page that does not read. */
 function cutOff(page: Page): void {
   refuse(page, 'signed_out');
   if ((page.socket?.getBufferedAmount() ?? 0) > 0) page.socket?.close();
@@ -359,19 +359,22 @@ function refuse(page: Page, reason: keyof typeof refusals): void {
   sendAndClose(page, code, { type: 'refused', reason, message });
 }
 
-/** Says why, and closes. */
+/** Sends the reason, and closes. */
 function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
   send(page, words);
   page.isClosing = true;
   page.socket?.end(code, words.reason);
 }
 
-/** The connection may be gone after every await. A page that was told to go gets nothing more, even if it stays connected. */
+/**
+ * To be asked after every await, since the connection may be gone. A page that was told to leave gets nothing more, even if it stays
+ * connected.
+ */
 function isGone(page: Page): boolean {
   return page.stage === 'gone' || page.isClosing;
 }
 
-/** Whether the account's pages may get this many bytes more in this second. Sending to all of them is the service's largest cost. */
+/** Whether the account's pages may receive this many more bytes in this second. Sending to them is the service's largest cost. */
 function mayGet({ share }: Page, bytes: number): boolean {
   if (share === undefined) return true;
   const nowMs = performance.now();
@@ -390,7 +393,7 @@ function send(page: Page, words: object): boolean {
   return sendText(page, JSON.stringify(words));
 }
 
-/** Whether the text was accepted; it is not while too much waits for the page. */
+/** Whether the text was accepted. It is not while too much is waiting to be sent to the page. */
 function sendText({ socket }: Page, text: string): boolean {
   return socket !== undefined && socket.send(text) !== 2;
 }

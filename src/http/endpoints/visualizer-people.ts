@@ -1,5 +1,5 @@
-// People of the console in the Event Visualizer: a person who may watch what arrives in an environment may also watch its devices, and
-// leaves a line in the audit log.
+// People of the console in the Event Visualizer. A person who may watch what arrives in an environment may also watch its devices, with a
+// line in the audit log.
 
 import { refusalOf } from '../../admin/access.js';
 import { commands } from '../../admin/commands.js';
@@ -19,7 +19,7 @@ export type Watcher = {
   underAudit<Result>(appId: string, work: () => Promise<Result>): Promise<Result>;
 };
 
-/** Whose session a cookie is; undefined once it has ended. */
+/** The person whose session a cookie is; undefined once it has ended. */
 export type FindWatcher = (cookie: string, address: string) => Promise<Watcher | undefined>;
 
 export type WatcherOptions = {

@@ -1,5 +1,5 @@
-// The devices' side of the Event Visualizer, on the public port and open to pages. A device begins a pairing and shows the
-// code that it gets. With the secret that only it has, it asks for the code again and ends the pairing.
+// The devices' side of the Event Visualizer, on the public port and open to pages. A device begins a pairing and shows the code that it
+// receives. With a secret that only the device has, it asks for the code again and ends the pairing.
 
 import { pairingSchema } from '../../contract/answers.js';
 import { bodies, visualizer as bounds, limitedRetrySeconds } from '../../contract/limits.js';
@@ -170,7 +170,7 @@ async function stop({ redis, channel }: PairingOptions, exchange: Exchange, fiel
   }
   const id = pairingIdOfSecret(pairing);
   if (id !== undefined && (await endPairing(redis, id, fields.appId))) {
-    // Otherwise the page notices it at its next renewal.
+    // If this fails, the page notices the end at its next renewal.
     await channel.publish(id, { kind: 'ended', by: 'device' }).catch(() => undefined);
   }
   exchange.ok();

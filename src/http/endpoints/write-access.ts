@@ -1,4 +1,4 @@
-// Who may write to an environment on the endpoints for servers: everybody, or only callers with one of its write keys, as HTTP Basic
+// Who may write to an environment on the endpoints for servers: everybody, or only callers with one of its write keys, sent as HTTP Basic
 // credentials (app_id and key) or as a bearer token. Decided from memory, so keys are known even while Redis is away.
 
 import { rejection } from '../../contract/outcomes.js';
@@ -11,17 +11,17 @@ import { asUnauthorized } from '../protocol/unauthorized.js';
 /** Whether a request with this Authorization header may do something in the environment. */
 export type WriteAccess = (environment: LiveEnvironment, authorization: string | undefined) => boolean;
 
-/** Makes the check of who may write. */
+/** Makes the check of who may write to an environment. */
 export function createWriteAccess(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
   const hasWriteKey = createKeyCheck(environments);
   return (environment, authorization) =>
     !environment.needsWriteKey || hasWriteKey(environment, authorization);
 }
 
-/** Makes the check of who has a write key. */
+/** Makes the check of who has a write key of an environment. */
 export function createKeyCheck(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
-  // Looking up a known header takes a fraction of decoding and hashing it. The headers of an environment are dropped together with its
-  // copy in memory, that is, whenever anything in the registry changes.
+  // Finding a known header is much faster than decoding and hashing it. The headers of an environment are dropped together with its copy in
+  // memory, which is replaced whenever anything in the registry changes.
   const accepted = new WeakMap<LiveEnvironment, Set<string>>();
 
   function hasKey(environment: LiveEnvironment, authorization: string): boolean {
@@ -36,7 +36,7 @@ export function createKeyCheck(environments: Pick<Environments, 'ofWriteKey'>): 
     const known = accepted.get(environment);
     if (known?.has(authorization)) return true;
     if (!hasKey(environment, authorization)) return false;
-    // There are many headers for one key: any number of spaces may precede it.
+    // One key has many possible headers, since any number of spaces may precede it.
     if (known === undefined || known.size >= writeAccess.headersKeptMax)
       accepted.set(environment, new Set([authorization]));
     else known.add(authorization);

@@ -18,7 +18,7 @@ export type AdminDoc = {
   readonly summary: string;
   readonly description: string;
   readonly given?: Readonly<Record<string, Schema>>;
-  /** Whether it takes any body, unread. */
+  /** Whether it accepts any body, which it does not read. */
   readonly anyBody?: boolean;
   readonly answer: Schema;
 };

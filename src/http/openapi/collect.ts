@@ -1,5 +1,5 @@
-// The part of the OpenAPI document about the client library: its script and the endpoint that it sends to. Adds to the schemas the rules
-// that `ingest/` checks.
+// The part of the OpenAPI document about the client library: its script, and the endpoint to which it sends. It adds to the schemas the
+// rules that `ingest/` checks.
 
 import { collectResultSchema } from '../../contract/answers.js';
 import {

@@ -1,4 +1,4 @@
-// The part of the OpenAPI document about user deletion: its schemas, and the calls to accounts. Its routes carry their documents.
+// The part of the OpenAPI document about user deletion: its schemas, and the callbacks. Its routes carry their own documents.
 
 import { tokenSchema, unauthorizedSchema } from '../../contract/answers.js';
 import { callbacks } from '../../contract/limits.js';

@@ -1,6 +1,6 @@
-// GET /openapi.json: the interface as an OpenAPI 3.1 document, assembled at the start from the documents of the routes and from one part
-// per subject with its tag and schemas. The schemas are those of `contract/`, which also check the requests; the codes of refusals come
-// from its table, named by the guard or the endpoint that refuses. This file holds what all parts share.
+// GET /openapi.json: the interface as an OpenAPI 3.1 document. It is assembled at the start from the documents of the routes, and from one
+// part per subject with its tag and schemas. The schemas are those of `contract/`, which also check the requests. The codes of refusals
+// come from `contract/`'s table, and are named by the guard or endpoint that refuses. This file holds what all parts share.
 // @see https://spec.openapis.org/oas/v3.1.1.html
 
 import { errorSchema } from '../../contract/answers.js';
@@ -28,7 +28,7 @@ export type OpenApiPart = {
   readonly securitySchemes?: Readonly<Record<string, object>>;
 };
 
-/** What is checked of properties beyond their schema. */
+/** The rules for properties that their schema does not express. */
 export function propertyRules(reserved: ReadonlySet<string>) {
   return {
     maxProperties: counts.propertiesMax,
@@ -46,7 +46,7 @@ export function limitText(name: LimitName, what = ''): string {
 export type Example = {
   readonly summary: string;
   readonly value: unknown;
-  /** For the example of an answer: the body of a request that gets this answer. */
+  /** For the example of an answer: the body of a request that gets it. */
   readonly request?: unknown;
 };
 
@@ -71,7 +71,7 @@ export type RefusalOptions = {
   readonly examples?: Readonly<Record<number, Examples>>;
 };
 
-/** The header that names what was ignored. */
+/** The header that names the fields that were ignored. */
 export const ignoredHeader = {
   'Sluice-Ignored': {
     description:
@@ -81,7 +81,7 @@ export const ignoredHeader = {
   },
 };
 
-/** The header that counts repeats. */
+/** The header that counts repeated records. */
 export const repeatsHeader = {
   'Sluice-Repeats': {
     description: 'How many of the records were stored before, under the same keys. Absent if none was.',
@@ -115,7 +115,7 @@ export type Doc = {
   readonly tag: string;
   readonly summary: string;
   readonly description?: string;
-  /** `1.0`, if it has one of its own. */
+  /** Its version, such as `1.0`, if it has one of its own. */
   readonly version?: string;
   readonly security?: readonly object[];
   readonly parameters?: readonly object[];
@@ -124,7 +124,7 @@ export type Doc = {
   readonly isBodyOptional?: boolean;
   /** Its answers, by status. */
   readonly answers: Readonly<Record<string | number, object>>;
-  /** The reasons for which it refuses what its guards let through. */
+  /** The reasons for which it refuses requests that its guards let through. */
   readonly refuses?: readonly OutcomeCode[];
   readonly refusal?: RefusalOptions;
 };
@@ -160,7 +160,7 @@ export function documents(tag: string, ...guards: readonly Guard[]) {
   return (doc: Omit<Doc, 'tag'>): object => operation({ ...doc, tag }, ...guards);
 }
 
-/** A parameter of a path. */
+/** A parameter in a path. */
 export function inPath(name: string, example?: string): object {
   return { name, in: 'path', required: true, schema: { type: 'string' }, ...(example && { example }) };
 }
@@ -202,7 +202,7 @@ function pathsOf(routes: readonly Documented[]): Record<string, object> {
   return paths;
 }
 
-/** Serves the document of these routes, which is made once. */
+/** Serves the document of these routes. The document is made once. */
 export function openApiRoute(
   baseUrl: string,
   parts: readonly OpenApiPart[],
@@ -287,7 +287,7 @@ function headersOf(status: number): object {
   };
 }
 
-/** The entries of all parts. Throws if two parts name the same thing, since they would contradict each other. */
+/** The entries of all parts. Throws if two parts have an entry of the same name, since they would contradict each other. */
 function merged(all: readonly Readonly<Record<string, object>>[]): Record<string, object> {
   const result: Record<string, object> = {};
   for (const [name, value] of all.flatMap(Object.entries)) {

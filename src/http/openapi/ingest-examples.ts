@@ -1,5 +1,5 @@
-// The examples of the ingestion part of the OpenAPI document: requests as they are sent, and answers with the
-// request that gets them. A test sends each to a running service, with an app_id that exists there.
+// The examples of the ingestion part of the OpenAPI document: requests as they are sent, and answers, each with a request that gets it. A
+// test sends each request to a running service, with an app_id that exists there.
 
 import type { Examples } from './document.js';
 

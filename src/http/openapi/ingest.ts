@@ -1,5 +1,6 @@
-// The part of the OpenAPI document about ingestion. Adds to the schemas the rules that `ingest/` checks (exactly one of two fields, reserved
-// keys, forms of text). These additions are only for programs that read the document; the service does not check with them.
+// The part of the OpenAPI document about ingestion. It adds to the schemas the rules that `ingest/` checks (exactly one of two fields,
+// reserved keys, forms of text). These additions are only for programs that read the document; the service does not use them for its
+// checks.
 
 import { bulkErrorSchema, bulkResultSchema, emptySchema } from '../../contract/answers.js';
 import {
@@ -144,7 +145,7 @@ const strict = {
 const bulkAdvice =
   'If a bulk request has bad elements, the good ones are stored and the bad ones listed in the answer; if all are bad, it is refused. A bulk request that does not fit its limits now is refused as a whole, with 429; a refused request uses up nothing of any limit.';
 
-/** The limits towards which every endpoint counts. */
+/** The limits that all endpoints share. */
 const ofAllEndpoints = `All endpoints of an environment together take ${limitText('app_records', 'records')} and ${limitText('app_bytes', 'bytes')}, unless set otherwise.`;
 
 export const ingestPart: OpenApiPart = {
@@ -248,7 +249,7 @@ function bodyText(): string {
   return `At most ${bodies.singleBytesMax} bytes of body, in bulk ${bodies.bulkBytesMax}.`;
 }
 
-/** An object's schema with the app_id in front of its own fields. */
+/** An object's schema, with app_id before its own fields. */
 function withAppId<T extends { required?: readonly string[]; properties: object }>(schema: T) {
   return {
     ...schema,

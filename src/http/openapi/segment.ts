@@ -37,7 +37,7 @@ const batchExamples: Examples = {
   },
 };
 
-/** The document of a path of the protocol, `batch` or a type. The guards of admission and credentials add their refusals. */
+/** The document of one path of the protocol, `batch` or a message type. The guards of admission and credentials add their refusals. */
 export function segmentDoc(path: string): Doc {
   const isBatch = path === 'batch';
   return {

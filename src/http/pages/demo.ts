@@ -1,6 +1,6 @@
-// The demo on ADMIN_PORT, with `DEMO=1`: a page with the client library and buttons for its operations, beside its user's events
-// in ClickHouse. It needs no token. So it answers only for environments of the account that the first start creates, only for
-// users whose ids the request names, and only to its own page.
+// The demo on ADMIN_PORT, with `DEMO=1`: a page with the client library and buttons for its operations, beside its user's events in
+// ClickHouse. Since it needs no token, it answers only for environments of the account that the first start creates, only for users whose
+// ids the request names, and only to its own page.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
@@ -39,7 +39,7 @@ export type DemoAccount = {
   readonly environments: readonly { readonly app_id: string }[];
 };
 
-/** Short, so that batching is only a small part of the time until an event can be queried. */
+/** Short, so that batching takes only a small part of the time until an event can be queried. */
 const intervalMs = 500;
 
 export function demoRoutes(options: DemoOptions): Route[] {
@@ -111,7 +111,7 @@ export function demoRoutes(options: DemoOptions): Route[] {
   ];
 }
 
-/** Links from anywhere may lead to the page, but only the page may read what arrived. */
+/** Any site may link to the page, but only the page itself may read what arrived. */
 function mayAsk(req: HttpRequest, publicBaseUrl: string): boolean {
   return req.getUrl() === '/demo' || isSameOrigin(req, publicBaseUrl);
 }

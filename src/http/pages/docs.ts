@@ -1,5 +1,5 @@
-// The documentation of this version, at /docs on ADMIN_PORT, so that the console's help leads to what holds for this deployment. The
-// build copies the pages; their addresses are their places in the repository, so links between them go on.
+// The documentation of this version, at /docs on ADMIN_PORT, so that the console's help describes the version that is running. The build
+// copies the pages; their addresses are their places in the repository, so links between them work.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ export function docsRoutes(built: string): Route[] {
       .map(([path, title]) => `- [${title.replaceAll('`', '')}](${path})`);
     return `# Documentation\n\n${links.join('\n')}\n`;
   };
-  // A page never changes while this version runs, and makes others wait for a millisecond or three when it is drawn.
+  // A page never changes while this version runs, and rendering it blocks other requests for a few milliseconds.
   const drawn = new Map<string, string>();
   const pageOf = (path: string): string => {
     const html = drawn.get(path) ?? draw(path);
@@ -42,7 +42,7 @@ export function docsRoutes(built: string): Route[] {
   }));
 }
 
-/** Links to files that are not among the pages lead nowhere here. */
+/** The address of a link; undefined if its target is not among the pages, since it would lead nowhere here. */
 function hrefOf(path: string, target: string, known: ReadonlySet<string>): string | undefined {
   if (/^(https?:\/\/|#)/.test(target)) return target;
   const { pathname, hash } = new URL(target, `file:///${path}`);

@@ -6,10 +6,10 @@ import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { Headers } from '../protocol/exchange.js';
 import { type Handler, withoutBody } from '../protocol/server.js';
 
-/** One form of a file. Each has an ETag of its own, since their bytes differ. */
+/** One encoding of a file. Each encoding has its own ETag, since their bytes differ. */
 type Form = { readonly encoding: string; readonly body: Buffer; readonly etag: string };
 
-/** The forms of a file, the smallest first. Compressing takes a tenth of a second, on other threads. */
+/** The encodings of a file, the smallest first. Compressing takes a tenth of a second, on other threads. */
 async function encode(body: Buffer): Promise<Form[]> {
   const hash = createHash('sha256').update(body).digest('base64url').slice(0, 22);
   const quality = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
@@ -24,7 +24,10 @@ async function encode(body: Buffer): Promise<Form[]> {
   ];
 }
 
-/** Serves the smallest form that the client accepts; `cached` says how long it may use that without asking again. */
+/**
+ * Serves the smallest encoding that the client accepts. `cached`: the Cache-Control header, for how long the client may use it without
+ * asking again.
+ */
 export function serveEncoded(type: string, cached: string, headers: Headers, body: Buffer): Handler {
   let encoded: Promise<Form[]> | undefined;
   return (exchange, req) => {
@@ -60,7 +63,7 @@ function accepts(header: string, coding: string): boolean {
   return entry !== undefined && !entry.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter));
 }
 
-/** Whether If-None-Match holds an ETag, marked as weak or not. */
+/** Whether If-None-Match contains an ETag, marked as weak or not. */
 function knows(header: string, etag: string): boolean {
   const known = header.split(',').map((text) => text.trim().replace(/^W\//, ''));
   return known.includes(etag) || known.includes('*');

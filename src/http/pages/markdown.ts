@@ -1,6 +1,6 @@
-// The documentation's Markdown as HTML: what our pages use of it, and no more.
+// Renders the documentation's Markdown as HTML. It knows only the syntax that our pages use.
 
-/** `hrefOf`: where a link leads; undefined leaves its words only. */
+/** `hrefOf`: the address of a link; undefined leaves only the link's text. */
 export function htmlOf(markdown: string, hrefOf: (target: string) => string | undefined): string {
   return blocks(markdown.split('\n'), (text) => inline(text, hrefOf));
 }
@@ -20,13 +20,13 @@ export function escaped(text: string): string {
 const fence = /^```(\w*)$/;
 const heading = /^(#+) (.+)$/;
 const item = /^(- |\d+\. )(.*)$/;
-/** A number begins a list only after a blank line: lines that are wrapped may begin with one. */
+/** A number begins a list only after a blank line, since wrapped lines may begin with a number. */
 const interrupts = /^(```|#+ |- |\|)/;
 
 function blocks(lines: readonly string[], inlineOf: (text: string) => string): string {
   const html: string[] = [];
   let at = 0;
-  /** The lines from here on for which it holds. */
+  /** Takes the next lines for as long as `holds` is true. */
   const take = (holds: (line: string) => boolean): string[] => {
     const from = at;
     while (at < lines.length && holds(lines[at] ?? '')) at += 1;
@@ -40,7 +40,7 @@ function blocks(lines: readonly string[], inlineOf: (text: string) => string): s
       at += 1;
       const program = take((next) => next !== '```');
       at += 1;
-      // Drawings would need a program of their own.
+      // Diagrams are left out, since drawing them would need another program.
       if (line !== '```mermaid') html.push(`<pre><code>${escaped(program.join('\n'))}</code></pre>`);
     } else if (level !== undefined && title !== undefined) {
       at += 1;
@@ -69,7 +69,7 @@ function blocks(lines: readonly string[], inlineOf: (text: string) => string): s
       if (mark === undefined || first === undefined || (mark === '- ') !== (tag === 'ul')) break;
       at += 1;
       const indent = ' '.repeat(mark.length);
-      // Blank lines belong to it if what follows them is indented.
+      // Blank lines belong to the list if the line after them is indented.
       const more = take((next) => {
         const following = next.trim() === '' ? (lines[at + 1] ?? '') : next;
         return (
@@ -101,7 +101,7 @@ function table([head = '', , ...rows]: readonly string[], inlineOf: (text: strin
   return `<table><thead><tr>${heads}</tr></thead><tbody>${body.join('')}</tbody></table>`;
 }
 
-/** Code, pictures (by their words), links, bold and emphasis. */
+/** Code, images (as their text), links, bold and emphasis. */
 const spans =
   /(`+)(.+?)\1|!\[([^\]]*)\]\([^)]*\)|\[((?:`[^`]*`|[^\]`])*)\]\(([^)\s]+)\)|\*\*(.+?)\*\*|\*([^\s*][^*]*)\*/g;
 

@@ -1,4 +1,4 @@
-// The pages for administrators on ADMIN_PORT: files of src/console, read once. Pages load and run this server's own files only.
+// The pages for administrators on ADMIN_PORT: files of src/console, read once. Pages load and run only this server's own files.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
@@ -19,10 +19,10 @@ const protectionsOfAll: Headers = [
 ];
 const protections: Headers = [...protectionsOfAll, ['Cross-Origin-Resource-Policy', 'same-origin']];
 
-/** Browsers keep nothing of a page, and each load gets the newest version. */
+/** Browsers do not cache a page, so each load gets the newest version. */
 const always: Headers = [['Cache-Control', 'no-store'], ...protections];
 
-/** The addresses of the console's pages. One page shows them all. */
+/** The addresses of the console's pages. One HTML page serves them all. */
 export const consolePaths = [
   '/',
   '/invitation',
@@ -42,8 +42,8 @@ export const consolePaths = [
 ];
 
 /**
- * The console: its page under each of its addresses, and its files from the folder `built`. Without an ADMIN_TOKEN the Event
- * Visualizer says that it is off.
+ * The console: its page under each of its addresses, and its files from the folder `built`. Without an ADMIN_TOKEN the Event Visualizer
+ * says that it is off.
  */
 export function consoleRoutes(built: string, administration: boolean, log: Log): Route[] {
   const html = readFileSync(join(built, 'console.html'), 'utf8').replace(
@@ -80,7 +80,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
       log,
     ),
     referenceRoute(readFileSync(join(built, 'reference/reference.html'), 'utf8')),
-    // The frame has no origin, so these files are cross-origin for it.
+    // The frame has no origin, so these files are cross-origin to it.
     ...builtRoutes(built, ['reference.js'], log, [
       ...protectionsOfAll,
       ['Cross-Origin-Resource-Policy', 'cross-origin'],
@@ -88,7 +88,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
   ];
 }
 
-/** The scripts beside the console's own one, whose names say what is in them. */
+/** The scripts besides the console's own; their names are hashes of their content. */
 function partsOf(built: string): readonly string[] {
   return readdirSync(built).filter((name) => /^console-\w+\.js$/.test(name));
 }
@@ -111,7 +111,7 @@ export function builtRoutes(
 }
 
 /**
- * The frame of the console's page API. Its viewer may set any styles and HTML, so it is isolated: without an origin it can neither read
+ * The frame of the console's API page. Its viewer may set any styles and HTML, so it is isolated: without an origin it can neither read
  * answers of the service nor reach the page around it.
  */
 function referenceRoute(html: string): Route {
@@ -134,7 +134,7 @@ function referenceRoute(html: string): Route {
   };
 }
 
-/** Answers with a page. Its policy allows the server's own styles and what the directives allow. */
+/** Answers with a page. Its policy allows the server's own styles, and what `directives` allow. */
 export function pageReply(
   exchange: Exchange,
   html: string,

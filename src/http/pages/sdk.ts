@@ -34,7 +34,7 @@ const files: readonly File[] = [
   },
 ];
 
-/** For every answer, so that pages that isolate themselves from other sites, or check the script's hash, can load it too. */
+/** For every answer. They let pages load the script that isolate themselves from other sites, or that check its hash. */
 const always: Headers = [
   ['Access-Control-Allow-Origin', '*'],
   ['Cross-Origin-Resource-Policy', 'cross-origin'],

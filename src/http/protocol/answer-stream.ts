@@ -1,8 +1,8 @@
-// The body of an answer that is sent piece by piece, as HTTP chunks. The sender waits while the client does not read, so little of the
-// body is in memory. A body that breaks off has no last chunk: its connection is closed.
+// The body of an answer that is sent piece by piece, as HTTP chunks. The sender waits while the client does not read, so that only little
+// of the body is in memory. A body that breaks off has no last chunk: its connection is closed.
 //
-// uWebSockets.js closes a connection that takes nothing for 10 s after a write, and has no setting for that. Each further write restarts
-// the 10 s. So the stream holds some bytes back, and sends them one by one while it waits.
+// If a client takes nothing for 10 s after a write, uWebSockets.js closes the connection, and no setting changes that. Each further write
+// restarts the 10 s. So the stream holds some bytes back, and sends them one by one while it waits.
 
 import type { HttpResponse } from 'uWebSockets.js';
 import { userExports } from '../../contract/limits.js';
@@ -13,11 +13,11 @@ export class AnswerStream {
   readonly #closeAfter: boolean;
   readonly #onEnd: () => void;
   #isOver = false;
-  /** The last bytes that `write` got, not sent yet. */
+  /** The last bytes passed to `write`, not sent yet. */
   #held = Buffer.alloc(0);
   #wake: (() => void) | undefined;
 
-  /** `onEnd` is called when the whole body was handed over, unless the client has gone before. */
+  /** `onEnd` is called once the whole body was handed over, unless the client disconnected before that. */
   constructor(res: HttpResponse, closeAfter: boolean, onEnd: () => void) {
     this.#res = res;
     this.#closeAfter = closeAfter;
@@ -28,7 +28,7 @@ export class AnswerStream {
     });
   }
 
-  /** Settles when more can be sent, or with false when the client is gone or takes nothing more. One call at a time. */
+  /** Settles with true when more can be sent, or with false when the client is gone or takes nothing more. Only one call at a time. */
   async write(bytes: Buffer): Promise<boolean> {
     const all = Buffer.concat([this.#held, bytes]);
     const end = Math.max(0, all.length - slowReaders.heldBytes);
@@ -63,8 +63,8 @@ export class AnswerStream {
   }
 
   /**
-   * Ends a complete body, once the socket has taken it: from then on, bytes that come in on a connection that is to close would be read
-   * as a request. Settles with false if the client is gone or takes nothing more.
+   * Ends a complete body once the socket has taken it. If it ended earlier, bytes that arrive on a connection that is about to close would
+   * be read as a request. Settles with false if the client is gone or takes nothing more.
    */
   async end(): Promise<boolean> {
     const last = this.#held;
@@ -79,12 +79,12 @@ export class AnswerStream {
     return true;
   }
 
-  /** Closes the connection, so that the client sees a body without its end. */
+  /** Closes the connection, so that the client notices that the body is incomplete. */
   cutOff(): void {
     if (!this.#isOver) this.#res.close();
   }
 
-  /** To be called when the client is gone, or was cut off. */
+  /** To be called when the client has disconnected, or was cut off. */
   clientIsGone(): void {
     this.#isOver = true;
     this.#wakeUp();

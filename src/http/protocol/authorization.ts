@@ -1,12 +1,11 @@
-// Reads the Authorization header. An unreadable header is undefined, like a missing one: the answer is the same for
-// every cause.
+// Reads the Authorization header. An unreadable header is undefined, like a missing one, since both get the same answer.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { bearerMax } from '../../contract/limits.js';
 
 const bearerForm = new RegExp(`^bearer +([A-Za-z0-9._~+/-]{1,${bearerMax}}=*) *$`, 'i');
 
-/** Name and password of HTTP Basic credentials. Any number of spaces, any case of the scheme. */
+/** Name and password of HTTP Basic credentials. Accepts any number of spaces and any case of the scheme. */
 export function readBasic(header: string | undefined): { name: string; password: string } | undefined {
   const text = decodeBasic(header);
   const colon = text?.indexOf(':') ?? -1;

@@ -1,24 +1,23 @@
-// Room in memory for the bodies that a process holds. No address can take all of it; addresses that one caller may have together count as
-// one.
+// Memory for the bodies that a process holds. No address can take all of it. Addresses that one caller may own together count as one.
 
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { networkOf } from './caller-address.js';
 
 export type Room = {
-  /** Takes room if it is free now. */
+  /** Takes room if it is free now. Returns whether it did. */
   take(address: string, bytes: number): boolean;
   /** Gives room back that was taken. */
   give(address: string, bytes: number): void;
   /**
-   * Asks for room; `settle` is called once, now or later: with true if the room was taken, with false if none was free in time. The
-   * returned function ends the waiting; later it does nothing.
+   * Asks for room. Calls `settle` once, now or later: with true when the room is taken, with false if none was free in time. The returned
+   * function stops waiting; once settled, it does nothing.
    */
   ask(address: string, bytes: number, settle: (isTaken: boolean) => void): () => void;
 };
 
 export type RoomLimits = {
   readonly bytesMax: number;
-  /** One address gets no more, even if more is free. */
+  /** One address gets no more than this, even if more is free. */
   readonly bytesPerAddressMax: number;
   /** How long a request waits for room. */
   readonly waitMsMax: number;
@@ -33,7 +32,7 @@ type Waiting = {
 export function createRoom(limits: RoomLimits): Room {
   let taken = 0;
   const takenBy = new Map<string, number>();
-  /** In the order in which they asked. */
+  /** In the order of their requests. */
   const waiting = new Map<Waiting, NodeJS.Timeout>();
 
   function change(network: string, bytes: number): void {
@@ -55,7 +54,7 @@ export function createRoom(limits: RoomLimits): Room {
     waiting.delete(one);
   }
 
-  /** Networks that have their share already are passed over. */
+  /** Passes over networks that already have their share. */
   function admitWaiting(): void {
     for (const one of [...waiting.keys()]) {
       if (!waiting.has(one) || !take(one.network, one.bytes)) continue;

@@ -1,5 +1,5 @@
-// Reads a request's whole body, up to a limit and a deadline. A small body that arrives in one piece and is not compressed is passed on
-// without a copy, and needs no room. Any other may have to wait for its turn, so it is held within a room.
+// Reads a request's whole body, up to a limit and a deadline. A small uncompressed body that arrives in one piece is passed on without a
+// copy, and needs no room. Any other body may have to wait, so it needs room (body-room.ts).
 
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
@@ -9,15 +9,15 @@ import type { MediaType } from './framing.js';
 import type { Guard } from './guard.js';
 import { compressions, inflate } from './inflate.js';
 
-/** Up to 64 KiB bodies take room as they arrive, then for the whole body at once. */
+/** For bodies up to 64 KiB, which take room as they arrive; above that, a body takes room for all of it at once. */
 const smallRoom = createRoom(receiving.small);
 const largeRoom = createRoom(receiving.large);
 
-/** Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of much more memory. */
+/** Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of a much larger buffer. */
 export type TakeBody = (exchange: Exchange, body: Buffer, owned: boolean) => void;
 type Take = (body: Buffer, owned: boolean) => void;
 
-/** The types that an endpoint accepts for a JSON body, and its message for other types. */
+/** The media types that an endpoint accepts for a JSON body, and the message for all others. */
 export type BodyTypes = { readonly taken: readonly MediaType[]; readonly advice: string };
 
 const jsonOnly: BodyTypes = {
@@ -34,7 +34,7 @@ export const typesOfBrowsers: BodyTypes = {
   advice: 'Content-Type must be application/json or text/plain, in UTF-8, or absent.',
 };
 
-/** Reading a JSON body, before its fields are checked. */
+/** The refusals while a JSON body is read, before its fields are checked. */
 export const bodyGuard: Guard = {
   parameters: [
     {
@@ -59,12 +59,12 @@ export const bodyGuard: Guard = {
   ],
 };
 
-/** Any type: RudderStack's library for Node sends its JSON as a form. */
+/** Any type, since RudderStack's library for Node declares its JSON as a form. */
 export const anyType: BodyTypes = { taken: ['json', 'text', 'none', 'other'], advice: '' };
 
 /**
- * Reads the body of a JSON endpoint and calls `take` once with it, in the turn of the event loop in which it is complete. If the framing,
- * type, encoding, size or slowness is a reason to refuse the request, this answers it.
+ * Reads the body of a JSON endpoint. Calls `take` once with it, in the turn of the event loop in which it is complete. Answers the request
+ * itself if it has to be refused for its framing, type, encoding, size or slowness.
  */
 export function readJsonBody(
   exchange: Exchange,
@@ -99,7 +99,7 @@ function collect(exchange: Exchange, bytesMax: number, takeAtOnce: Take): void {
   const { length, chunked, encoding } = exchange.framing;
   const wholeBytesMax = encoding === 'identity' ? Math.min(bytesMax, receiving.smallBytesMax) : 0;
   const take = chunked ? inNextTurn(exchange, takeAtOnce) : takeAtOnce;
-  // The parser does not report the end of an empty body if its head came in pieces.
+  // If the head came in pieces, the parser does not report the end of an empty body.
   if (length === 0) return take(Buffer.alloc(0), true);
   let takePiece: ((piece: Buffer, last: boolean) => void) | undefined;
   exchange.onData((chunk, last) => {
@@ -110,8 +110,8 @@ function collect(exchange: Exchange, bytesMax: number, takeAtOnce: Take): void {
 }
 
 /**
- * The parser closes the connection if a chunked body is followed by something other than a request, such as trailers. Then the request
- * has failed for the client, so nothing of it may be stored: the body is taken one turn later.
+ * The parser closes the connection if a chunked body is followed by something other than a request, such as trailers. For the client the
+ * request has then failed, so nothing of it may be stored. So the body is taken one turn later, when the parser has decided.
  */
 function inNextTurn(exchange: Exchange, take: Take): Take {
   return (body, owned) => {
@@ -161,14 +161,14 @@ function collectPieces(
     deadline = setTimeout(() => exchange.refuseAndClose(tooSlow), ms);
   };
 
-  /** Doubles what is held, so that many small pieces cost no more than one. */
+  /** Doubles the buffer, so that many small pieces cost no more than one large one. */
   const grow = (capacity: number) => {
     const larger = Buffer.allocUnsafeSlow(capacity);
     held.copy(larger, 0, 0, Math.min(bytes, held.length));
     held = larger;
   };
 
-  /** Returns false if there is no room. */
+  /** Keeps a piece. Returns false if there is no room. */
   const keep = (piece: Buffer): boolean => {
     const needed = bytes + piece.length;
     if (needed > held.length) {
@@ -182,7 +182,7 @@ function collectPieces(
     return true;
   };
 
-  /** Reads no more until there is room for all of the body. */
+  /** Stops reading until there is room for the whole body. */
   const askForRoom = () => {
     clearTimeout(deadline);
     isLarge = true;
@@ -208,7 +208,7 @@ function collectPieces(
     pieces += 1;
     if (pieces > receiving.piecesMax + bytes / receiving.pieceBytesMin) return exchange.cutOff();
     if (bytes + piece.length > endBytes) return exchange.refuseAndClose(tooLarge(bytesMax));
-    // All of a large body is here, so it cannot wait for room.
+    // The whole large body is already here, so it cannot wait for room.
     if (
       last &&
       bytes === 0 &&

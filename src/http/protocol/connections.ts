@@ -1,5 +1,5 @@
-// How many connections a port takes. The parser closes connections that send nothing for 10 s, but does not report which connection has
-// ended. So each address has a share of the new connections, not of the open ones, and only while many are open.
+// How many connections a port accepts. The parser closes connections that send nothing for 10 s, but does not report which connection has
+// ended. So each address has a share of the new connections rather than of the open ones, and the share counts only while many are open.
 
 import type { HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { readFileSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { addressOf, networkOf } from './caller-address.js';
 
 export type ConnectionGate = {
   /**
-   * Counts a new connection; without an address no share applies. Returns false if it is one too many: the caller closes it, which is
-   * counted as its end too.
+   * Counts a new connection. Without an address no share applies. Returns false if it is one too many: the caller then closes the
+   * connection, and this close counts as its end.
    */
   open(address: string | undefined): boolean;
   /** Counts the end of a connection. */
@@ -46,11 +46,11 @@ export function createConnectionGate(
 export type ConnectionLimit = {
   /** Closes the surplus connections of an app before anything is read from them. */
   attach(app: TemplatedApp): void;
-  /** Counts the end of a connection that had become a WebSocket, which the app does not report. */
+  /** Counts the end of a connection that became a WebSocket, since the app does not report that. */
   webSocketEnded(): void;
 };
 
-/** A trusted proxy has no share, since it carries the connections of all callers. */
+/** Limits the connections of a port. A trusted proxy has no share, since it carries the connections of all callers. */
 export function limitConnections(
   max: number,
   isProxy: (address: string) => boolean = () => false,
@@ -64,14 +64,14 @@ export function limitConnections(
   return { attach: (app) => void app.filter(count), webSocketEnded: () => gate.close() };
 }
 
-/** How many connections each port of this process takes, so that they do not use up its descriptors. */
+/** How many connections each port of this process accepts, so that they do not use up its file descriptors. */
 export function divideConnections(publicMax: number): { readonly public: number; readonly admin: number } {
   const descriptors = descriptorsMax() - connections.otherDescriptors;
   const admin = Math.min(connections.adminMax, Math.floor(descriptors * connections.adminShare));
   return { public: Math.min(publicMax, descriptors - admin), admin };
 }
 
-/** How many descriptors this process may have. Node has raised the soft limit to the hard one. */
+/** How many file descriptors this process may have. Node has raised the soft limit to the hard limit. */
 function descriptorsMax(): number {
   const soft = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1];
   return soft === undefined ? Number.POSITIVE_INFINITY : Number(soft);

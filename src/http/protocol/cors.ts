@@ -7,17 +7,18 @@ import { browserCaches } from '../../contract/limits.js';
 import type { Exchange, Headers } from './exchange.js';
 import { notFound, type Route, withoutBody } from './server.js';
 
-/** Names the fields of a request that the service does not know. */
+/** The header that names the fields of a request that the service does not know. */
 export const ignoredFieldsHeader = 'Sluice-Ignored';
 
-/** For every answer of an open path, including refusals: without them a page cannot read why it was refused. */
+/** The headers of every answer of an open path. Refusals have them too: otherwise a page cannot read why it was refused. */
 export const openToPages: Headers = [
   ['Access-Control-Allow-Origin', '*'],
   ['Access-Control-Expose-Headers', `Retry-After, ${ignoredFieldsHeader}`],
 ];
 
 /**
- * The routes of endpoints for pages, with their preflights and the 404s below them, all open. Pages may also send `moreHeaders`.
+ * The routes of endpoints for pages, with their preflights and the 404s for paths below them, all open. Pages may also send the headers
+ * `moreHeaders`.
  */
 export function openRoutes(routes: readonly Route[], moreHeaders: readonly string[] = []): Route[] {
   const paths = [...new Set(routes.map(({ path }) => path))];
@@ -31,7 +32,7 @@ export function openRoutes(routes: readonly Route[], moreHeaders: readonly strin
 }
 
 function preflight(exchange: Exchange, req: HttpRequest, sentHeaders: string): void {
-  // A page on the internet asks for this before it talks to a service in a private network.
+  // A page on the internet asks for this before it calls a service in a private network.
   const privateNetwork = req.getHeader('access-control-request-private-network') === 'true';
   withoutBody(exchange).replyEmpty(204, [
     ['Access-Control-Allow-Methods', 'POST'],

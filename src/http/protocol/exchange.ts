@@ -1,6 +1,6 @@
 // One request and its answer. Keeps the rules of uWebSockets.js in one place: the handlers of data and of an abort are attached at once,
 // the request is read before its handler returns, an aborted response is never touched, and every answer is written inside one cork. A bug
-// of ours fails only its own request: all later work on a request goes through `guard` or `attend`, and if it throws, the request is
+// of ours fails only its own request: all later work on a request goes through `guard` or `attend`, and if the work throws, the request is
 // answered 500.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
@@ -36,7 +36,7 @@ const statusLines: Readonly<Record<number, string>> = {
 export type Headers = readonly (readonly [name: string, value: string])[];
 
 export class Exchange {
-  /** Whether an answer was sent or can no longer be. */
+  /** Whether an answer was sent, or can no longer be sent. */
   ended = false;
   /** Whether refusals also have code and message at the top level of the body, where Segment's libraries read them. */
   saysWhyAtTop = false;
@@ -46,7 +46,7 @@ export class Exchange {
   #res: HttpResponse;
   #headers: Headers;
   #closeAfter: boolean;
-  /** Whether the client is gone; then the response must not be touched. */
+  /** Whether the client is gone. The response must not be touched then. */
   #gone = false;
   #finished = false;
   #sent = false;
@@ -62,7 +62,7 @@ export class Exchange {
 
   /**
    * `headers` are sent with every answer to the request. `onFault` is called with each error of ours during the request, `onAnswer` with
-   * the status of the answer and the time until it. Neither may throw.
+   * the status of the answer and the ms until it was given. Neither may throw.
    */
   constructor(
     res: HttpResponse,
@@ -80,16 +80,16 @@ export class Exchange {
     this.framing = readFraming(req);
     this.query = req.getQuery() ?? '';
     this.head = req.getMethod() === 'head';
-    // Malformed chunks are not visible here. If the connection is closed, neither they nor a length that a proxy reads in
-    // another way can desynchronise it.
+    // Malformed chunks are not visible here. If the connection is closed, neither they nor a length that a proxy reads differently can
+    // desynchronise it.
     this.#closeAfter = this.framing.chunked || this.framing.fault !== undefined;
     openExchanges.count += 1;
-    // The end of the line ends this answer's head; `#sendHead` begins the next one.
+    // The end of this line ends the interim answer's head; `#sendHead` begins the next one.
     if (this.framing.awaitsContinue) res.writeStatus('100 Continue\r\n');
     res.onAborted(() => {
       this.ended = true;
       this.#gone = true;
-      // First, since what the others do may cut the stream off.
+      // First, since the functions below may cut the stream off.
       this.#stream?.clientIsGone();
       this.#finish();
     });
@@ -104,7 +104,7 @@ export class Exchange {
     });
   }
 
-  /** Reads no more of the body until `resume`; the connection has no time limit meanwhile. */
+  /** Reads no more of the body until `resume`. The connection has no time limit until then. */
   pause(): void {
     if (!this.ended) this.#res.pause();
   }
@@ -133,7 +133,7 @@ export class Exchange {
     work.catch((error: unknown) => this.fail(error));
   }
 
-  /** Answers 500 for an error of ours, unless an answer was given, and closes the connection. */
+  /** Answers 500 for an error of ours, unless an answer was already given, and closes the connection. */
   fail(error: unknown): void {
     this.#onFault(error);
     try {
@@ -146,9 +146,9 @@ export class Exchange {
   }
 
   /**
-   * Drops the body. The answer waits until the body has passed: the parser ends its timer when a body ends, so an earlier answer would
-   * leave a connection that nothing closes; and a client that is still sending when the connection closes never sees its answer. A body
-   * above `bytesMax` is cut off all the same.
+   * Drops the body. The answer waits until the body has passed. An earlier answer would leave a connection that nothing closes, since the
+   * parser ends its timer when a body ends; and a client that is still sending when the connection closes never sees the answer. A body
+   * above `bytesMax` is cut off nevertheless.
    */
   dropBody(bytesMax: number = receiving.droppedBytesMax): void {
     const { length } = this.framing;
@@ -166,7 +166,7 @@ export class Exchange {
     if (this.#heldAnswer !== undefined) this.#sendInTurn(this.#heldAnswer);
   }
 
-  /** The address of the caller; not to be read once the request has ended. */
+  /** The caller's address. Not to be read once the request has ended. */
   get address(): string {
     return this.#callerAddress(this.#res.getRemoteAddressAsText(), this.framing);
   }
@@ -185,7 +185,7 @@ export class Exchange {
     type = 'application/json',
   ): void {
     if (this.ended || this.#mustWait()) return this.#answer(() => this.#send(status, body, headers, type));
-    // Nearly all answers, without a closure.
+    // The case of nearly all answers, without a closure.
     this.ended = true;
     try {
       this.#send(status, body, headers, type);
@@ -194,19 +194,19 @@ export class Exchange {
     }
   }
 
-  /** The same for the statuses that never have a body. */
+  /** Like `reply`, for the statuses that never have a body. */
   replyEmpty(status: 204 | 304, headers: Headers): void {
     this.#answer(() => this.#send(status, undefined, headers, ''));
   }
 
   /**
-   * Begins a 200 whose body comes piece by piece; undefined if an answer was sent or the client is gone. The caller must end it or cut it
+   * Begins a 200 whose body is sent piece by piece; undefined if an answer was sent or the client is gone. The caller must end it or cut it
    * off.
    */
   stream(headers: Headers, type: string): AnswerStream | undefined {
     if (this.ended) return undefined;
     this.ended = true;
-    // A body that will not be read is still to come.
+    // A body that nobody will read is still to come.
     this.#closeAfter ||= this.#bodyPending;
     this.#bodyPending = false;
     return this.#begin(200, headers, type);
@@ -233,9 +233,9 @@ export class Exchange {
   }
 
   /**
-   * Sends the answer in a later turn of the event loop than that in which the request began and, if the connection is to close, later than
-   * this one: after an answer the parser goes on reading the bytes that have arrived, but while an answer is pending, it closes the
-   * connection instead. So bytes behind an ambiguous request are not read as a request, and a packet of ten thousand requests does not
+   * Sends the answer in a later turn of the event loop than the one in which the request began and, if the connection is to close, later
+   * than the current one. After an answer, the parser goes on reading the bytes that have arrived; while an answer is pending, it closes
+   * the connection instead. So bytes behind an ambiguous request are not read as a request, and a packet of ten thousand requests does not
    * block the process.
    */
   #sendInTurn(send: () => void): void {
@@ -262,8 +262,8 @@ export class Exchange {
         for (const [name, value] of this.#headers) res.writeHeader(name, value);
         for (const [name, value] of headers) res.writeHeader(name, value);
       }
-      // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next request. `end`
-      // writes a length, which statuses without a body must not have, but no other call can close.
+      // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next request. `end` writes
+      // a length, which statuses without a body must not have, but no other call can close.
       if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
       else if (!this.head) this.#closeAfter ? res.end(body, true) : this.#end(body);
       else if (this.#closeAfter) res.endWithoutBody(Buffer.byteLength(body), true);
@@ -274,8 +274,8 @@ export class Exchange {
   }
 
   /**
-   * Sends a long body after which the connection closes. `end` would copy what the socket does not take at once, and until the client has
-   * read that, bytes that come in would be taken for a request. An answer in pieces is pending until its last bytes.
+   * Sends a long body after which the connection closes. `end` would copy what the socket does not take at once; and until the client has
+   * read that, bytes that arrive would be taken for a request. A body sent in pieces keeps the answer pending until its last bytes.
    */
   #sendInPieces(status: number, body: Buffer, headers: Headers, type: string): void {
     const stream = this.#begin(status, headers, type);
@@ -295,8 +295,8 @@ export class Exchange {
   }
 
   /**
-   * Ends the answer with its body. What the client has not read stays here, uncopied, and keeps the answer pending: `end` would copy it,
-   * and then the next answer, for as long as the client sends requests and reads nothing.
+   * Ends the answer with its body. What the client has not read stays here, uncopied, and keeps the answer pending. `end` would copy it,
+   * and every further answer, for as long as the client sends requests and reads nothing.
    */
   #end(body: string | Buffer): void {
     const res = this.#res;
@@ -312,14 +312,14 @@ export class Exchange {
     });
   }
 
-  /** Adds a header to the answer, whichever it will be. */
+  /** Adds a header to the answer, whatever the answer will be. */
   addHeader(name: string, value: string): void {
     this.#headers = [...this.#headers, [name, value]];
   }
 
   /** Answers 200 `{}`. */
   ok(): void {
-    // Libraries know the service by this answer: `isAcknowledgement`.
+    // Libraries recognise the service by this answer: `isAcknowledgement`.
     this.reply(200, '{}');
   }
 
@@ -341,7 +341,7 @@ export class Exchange {
     this.refuse(reason);
   }
 
-  /** Closes the connection at once and without an answer: bytes that arrived behind the request are not read. */
+  /** Closes the connection at once, without an answer. Bytes that arrived behind the request are not read. */
   cutOff(): void {
     if (!this.#gone) this.#res.close();
   }

@@ -10,12 +10,15 @@ export type Failing = {
   readonly log: Log;
   /** What has failed, for the log. */
   readonly what: string;
-  /** The answer when Redis, ClickHouse or the network fails: whether something may have been stored. */
+  /** The answer when Redis, ClickHouse or the network fails. It says whether something may have been stored. */
   readonly otherwise: Rejection;
   readonly isForCallers: boolean;
 };
 
-/** Watches the work that answers a request. If it rejects, a Fault decides the answer; other errors are logged and answered `otherwise`. */
+/**
+ * Watches the work that answers a request. If it rejects with a Fault, the Fault decides the answer; other errors are logged and answered
+ * `otherwise`.
+ */
 export function attendOrRefuse(exchange: Exchange, failing: Failing, work: Promise<unknown>): void {
   const { log, what, otherwise, isForCallers } = failing;
   const refuse = (error: unknown) => {

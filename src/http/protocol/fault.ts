@@ -1,16 +1,16 @@
-// Errors of ours: how they are recognised, counted and logged. Their messages are not logged, since they may quote a request.
+// Errors of ours: recognising, counting and logging them. Their messages are not logged, since they may quote a request.
 
 import { AssertionError } from 'node:assert';
 import type { Log } from '../../log.js';
 import { requestsFailed } from '../../metrics.js';
 import { faultFramesMax } from '../../tuning.js';
 
-/** Whether an error is a fault of this program, not one of Redis, ClickHouse or the network. */
+/** Whether an error is a bug in this program, rather than a failure of Redis, ClickHouse or the network. */
 export function isOwnFault(error: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, AssertionError].some((kind) => error instanceof kind);
 }
 
-/** Counts and logs an error of ours during a request. `path`: of its route. */
+/** Counts and logs an error of ours during a request. `path`: that of its route. */
 export function noteFault(log: Log, path: string, error: unknown): void {
   requestsFailed.inc({ path });
   log.error({ path, ...whereThrown(error) }, 'a request failed for an error of the service');

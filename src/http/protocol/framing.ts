@@ -1,5 +1,5 @@
 // What the headers say about the body. The checks are stricter than those of the HTTP parser, which accepts two different Content-Lengths,
-// any Transfer-Encoding and signed lengths: with each of these a proxy and this server could see different requests. The headers are read
+// any Transfer-Encoding and signed lengths: each of these could make a proxy and this server see different requests. The headers are read
 // in one pass.
 
 import type { HttpRequest } from 'uWebSockets.js';
@@ -11,25 +11,25 @@ export type Framing = {
   readonly chunked: boolean;
   /** The bytes of all headers together, with their separators. */
   readonly headerBytes: number;
-  /** `Content-Encoding` in lower case; several are joined, which is no known encoding. */
+  /** `Content-Encoding` in lower case. Several headers are joined, which yields no known encoding. */
   readonly encoding: string;
   readonly mediaType: MediaType;
-  /** The framing itself is wrong, so the connection must be closed. */
+  /** Set if the framing itself is wrong, so that the connection must be closed. */
   readonly fault: Rejection | undefined;
-  /** Undefined if absent or given twice, since it is unclear which of two would count. */
+  /** Undefined if the header is absent, or given twice, since it is unclear which one counts. */
   readonly authorization: string | undefined;
-  /** The token of an allowance for imports. */
+  /** The token of an import allowance. */
   readonly importToken: string | undefined;
-  /** Whether the client waits for `100 Continue`, and spells that in a way that uWebSockets.js does not answer. */
+  /** Whether the client waits for `100 Continue`, and asks for it in a spelling that uWebSockets.js does not answer. */
   readonly awaitsContinue: boolean;
-  /** As the browser sent it; undefined if there is none. Two are joined, which is no origin. */
+  /** As the browser sent it; undefined if absent. Two headers are joined, which yields no origin. */
   readonly origin: string | undefined;
-  /** The forwarding headers of proxies; several of one name are joined in their order. */
+  /** The forwarding headers of proxies. Several headers of one name are joined in their order. */
   readonly forwardedFor: string | undefined;
   readonly forwarded: string | undefined;
 };
 
-/** `json` and `text` are in UTF-8, according to the header; `none`: the header is absent or empty. */
+/** `json` and `text` are in UTF-8 according to the header; `none`: the header is absent or empty. */
 export type MediaType = 'json' | 'text' | 'none' | 'other';
 
 const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-8"?)? *;?$/i;
@@ -128,5 +128,5 @@ const ambiguous = rejection(
   'The request must have exactly one Content-Length in decimal digits, or Transfer-Encoding: chunked.',
 );
 
-// The parser would take what follows the last chunk for another request, and close the connection.
+// The parser would take whatever follows the last chunk for another request, and close the connection.
 const withTrailers = rejection('invalid_framing', 'A chunked body must not have trailers.');

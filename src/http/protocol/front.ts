@@ -1,6 +1,6 @@
-// Loads uWebSockets.js with a bound on headers, which it reads once, when it is loaded, from an environment variable. Its default is 4 KiB,
-// but a page with our cookies and those of its site sends more. It takes somewhat more than our own bound, since its refusal lacks CORS
-// headers: pages of other sites would see no answer at all.
+// Loads uWebSockets.js with a bound on headers, which it reads from an environment variable once, when it is loaded. Its default is 4 KiB,
+// but a page with our cookies and those of its site may send more. The bound is set above our own, since the library's refusal lacks CORS
+// headers, so pages of other sites would see no answer at all.
 
 import { createRequire } from 'node:module';
 import { receiving } from '../../contract/limits.js';
@@ -9,10 +9,10 @@ type Front = typeof import('uWebSockets.js');
 
 let loaded: Front | undefined;
 
-/** The bound on all headers of a request together. */
+/** The bound on the total size of a request's headers. */
 export const headerBound: { bytesMax: number } = { bytesMax: receiving.headerBytesMax };
 
-/** uWebSockets.js. Only the first call of a process decides `headerBytesMax`. */
+/** Loads uWebSockets.js. Only the first call in a process decides `headerBytesMax`. */
 export function front(headerBytesMax: number = receiving.headerBytesMax): Front {
   if (loaded === undefined) {
     headerBound.bytesMax = headerBytesMax;

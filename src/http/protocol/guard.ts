@@ -1,5 +1,5 @@
-// The OpenAPI part of a check that several endpoints share: what it needs from a request, and the reasons for which it refuses. It stands
-// beside the code of the check.
+// The OpenAPI part of a check that several endpoints share: what the check needs from a request, and the reasons for which it refuses. It
+// stands beside the code of the check.
 
 import type { OutcomeCode } from '../../contract/outcomes.js';
 

@@ -1,5 +1,5 @@
-// Inflates compressed bodies on Node's threads: few at a time, each once there is room for its result, and none beyond the bound of its
-// endpoint or a multiple of its own size.
+// Inflates compressed bodies on Node's threads: a few at a time, each once there is room for its result, up to the bound of its endpoint
+// and a multiple of its own size.
 
 import * as zlib from 'node:zlib';
 import { receiving } from '../../contract/limits.js';
@@ -18,17 +18,17 @@ const strictly = { finishFlush: zlib.constants.Z_FINISH };
 /** From Node 22.15 on. */
 const { zstdDecompress } = zlib as unknown as { readonly zstdDecompress?: Inflate };
 const { ZSTD_d_windowLogMax = 0 } = zlib.constants as { readonly ZSTD_d_windowLogMax?: number };
-/** RFC 9659: a receiver of this coding need not take a larger window than 8 MiB. */
+/** RFC 9659: a receiver of this coding need not accept windows above 8 MiB. */
 const zstdOptions = { params: { [ZSTD_d_windowLogMax]: 23 } };
 
-/** How to inflate by `Content-Encoding`. */
+/** The functions that inflate, by `Content-Encoding`. */
 export const compressions: ReadonlyMap<string, (body: Buffer, options: Options, done: Done) => void> =
   new Map([
     ['gzip', inflating(zlib.gunzip, strictly)],
     [
       'deflate',
-      // Means zlib's format (RFC 9110, 8.4.1.2), but many send only its content. That cannot begin like the format: it would be a
-      // block of type 0 whose padding is not 0.
+      // The coding means zlib's format (RFC 9110, 8.4.1.2), but many send only raw deflate data. That cannot begin like zlib's format: it
+      // would be a block of type 0 whose padding is not 0.
       (body, options, done) => {
         const isWrapped = body.length > 1 && ((body[0] ?? 0) & 0x0f) === 8 && body.readUInt16BE() % 31 === 0;
         inflating(isWrapped ? zlib.inflate : zlib.inflateRaw, strictly)(body, options, done);
@@ -69,11 +69,11 @@ export function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take
     if (exchange.ended) return free(taken);
     if ((error as NodeJS.ErrnoException | null)?.code === 'ERR_BUFFER_TOO_LARGE')
       return exchange.refuse(maxOutputLength < bytesMax ? inflatesTooFar : tooLarge(bytesMax));
-    // Not all of them look at bytes after the end, and zstd accepts an empty body.
+    // Not every decoder looks at bytes after the end, and zstd accepts an empty body.
     if (error !== null || body.length === 0 || inflated.engine.bytesWritten !== body.length)
       return exchange.refuse(rejection('invalid_encoding', `The body is not valid ${framing.encoding}.`));
     free(taken - inflated.buffer.length);
-    // A result that fits a chunk is a view of it.
+    // A result that fits into one chunk is a view of that chunk.
     take(exchange, inflated.buffer, inflated.buffer.length > chunkSize);
   });
   const run = () => {

@@ -1,4 +1,4 @@
-// The parameters of a query. URLSearchParams replaces bytes that are not UTF-8, so a name in another encoding would be looked up as a
+// The parameters of a query. URLSearchParams replaces bytes that are not UTF-8. A name in another encoding would then be looked up as a
 // name that does not exist: a wrong answer instead of a refusal.
 
 import { type Rejection, rejection } from '../../contract/outcomes.js';
@@ -11,7 +11,7 @@ export function readParameters(query: string): URLSearchParams | Rejection {
 }
 
 function isText(query: string): boolean {
-  // Stands for bytes that came unescaped and are not UTF-8.
+  // Stands for unescaped bytes that are not UTF-8.
   if (query.includes('\ufffd')) return false;
   try {
     decodeURIComponent(query);

@@ -1,13 +1,13 @@
-// Whether a request comes from a page of this server. What needs no secret is refused to pages of other sites, and to pages that reach
-// this address under a name of their own.
+// Whether a request comes from a page of this server. Requests that need no secret are refused if they come from pages of other sites, or
+// from pages that reach this address under a host name of their own.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { isIP } from 'node:net';
 
 /**
  * Whether the calling page, if there is one, was served from the address that it calls, with the same scheme: an attacker in the network
- * can serve an http page beside our https page. `baseUrl` is the address that is served with TLS, if any is; browsers use other names
- * without TLS.
+ * can serve an http page beside our https page. `baseUrl`: the address that is served with TLS, if there is one; browsers may use other
+ * names without TLS.
  */
 export function isSameOrigin(req: HttpRequest, baseUrl: string): boolean {
   const site = req.getHeader('sec-fetch-site');
@@ -25,8 +25,8 @@ function originOf(url: string): string | undefined {
 }
 
 /**
- * Whether the request names this server by an address, `localhost`, or one of `names`. If a page's own name was pointed at this address
- * after the page had loaded (DNS rebinding), its requests carry that name instead.
+ * Whether the request names this server by an address, `localhost`, or one of `names`. If a page had its own name pointed at this address
+ * after it had loaded (DNS rebinding), its requests carry that name.
  */
 export function isOwnHost(req: HttpRequest, names: readonly string[]): boolean {
   const host = req.getHeader('host');

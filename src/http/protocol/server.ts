@@ -1,5 +1,5 @@
-// The HTTP server: routes, listening and closing. A known path answers other methods with 405, and an unknown path is answered 404, both
-// in JSON. Without that, uWebSockets.js would close the connection.
+// The HTTP server: routes, listening and closing. A known path answers other methods with 405, and an unknown path is answered 404, both in
+// JSON. Otherwise uWebSockets.js would close the connection.
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import { createServer } from 'node:net';
@@ -23,7 +23,7 @@ export type Route = {
   readonly handle: Handler;
   /** Sent with every answer of the path, including the 405 for other methods. */
   readonly headers?: Headers;
-  /** The route in the OpenAPI document, made by `operation` of openapi/document.ts. Without this it is not in the document. */
+  /** The route in the OpenAPI document, made by `operation` of openapi/document.ts. Without it, the route is not in the document. */
   readonly doc?: object;
 };
 
@@ -33,8 +33,8 @@ export type Server = {
 };
 
 /**
- * Listens on an address. If that is not possible, rejects and names the variable that sets the port. `attach` adds handlers that are not
- * routes, such as WebSockets. By default no proxy is trusted.
+ * Listens on an address. If that fails, rejects and names the variable that sets the port. `attach` adds handlers that are not routes, such
+ * as WebSockets. By default no proxy is trusted.
  */
 export async function listen(
   host: string,
@@ -46,7 +46,7 @@ export async function listen(
   callerAddress: CallerAddress = createCallerAddress([]),
   attach: (app: TemplatedApp) => void = () => undefined,
 ): Promise<Server> {
-  // Two processes that listen through uWebSockets.js share a port without an error.
+  // uWebSockets.js lets two processes listen on the same port without an error.
   if (!shared) await assertPortFree(host, port, portVariable);
   const uws = front();
   const app = uws.App();
@@ -108,7 +108,7 @@ function addRoutes(
 /** Measures how long requests of a path take, by the status of their answers. */
 function timeOf(path: string): (status: number, ms: number) => void {
   const byStatus: (Buckets | undefined)[] = [];
-  // These series exist from the start: a rate over a series that begins with its first 503 would miss that one.
+  // These series exist from the start: otherwise a rate would miss the first 503, with which its series begins.
   for (const status of [200, 503])
     byStatus[status] = requestSeconds.of({ endpoint: path, status: `${status}` });
   return (status, ms) => {
@@ -131,7 +131,7 @@ export function notFound(exchange: Exchange): void {
   withoutBody(exchange).refuse(rejection('not_found', outcomes.not_found.meaning));
 }
 
-/** For requests whose body is not read. */
+/** Drops the body. For requests whose body is not read. */
 export function withoutBody(exchange: Exchange): Exchange {
   exchange.dropBody();
   return exchange;

@@ -1,5 +1,5 @@
-// Long work of requests, done a few milliseconds at a time, so that other requests are answered in between. Only one request's work is
-// begun at a time, since it holds what it has read; networks take turns.
+// Long work of requests, done a few milliseconds at a time, so that other requests are answered in between. Since a request's work holds
+// what it has read, only one is under way at a time; networks take turns.
 
 import type { Steps } from '../../parsing/steps.js';
 import { largeBodies } from '../../tuning.js';
@@ -8,16 +8,16 @@ import type { Exchange } from './exchange.js';
 
 type Work = { readonly exchange: Exchange; readonly steps: Steps<void> };
 
-/** By the network of the caller, in the order in which the networks come next. */
+/** Waiting work by the network of the caller, in the order of the networks' turns. */
 const waiting = new Map<string, Work[]>();
 let current: Work | undefined;
-/** Whether a step of `current` is running, and what it asked to have done next. */
+/** Whether a step of `current` is running, and the work that this step asked for. */
 let isStepping = false;
 let next: Work | undefined;
 
 /**
- * Does the steps of a request's work: at once if they are few and no other work is under way, otherwise slice by slice. If a step throws,
- * the request fails. The steps end early when the client is gone. A step may ask for more work, which follows at once.
+ * Runs the steps of a request's work: at once if they are few and no other work is under way, otherwise slice by slice. If a step throws,
+ * the request fails. The steps end early when the client is gone. A step may ask for more work, which follows directly.
  */
 export function runInSlices(exchange: Exchange, steps: Steps<void>): void {
   if (exchange.ended) return;
@@ -46,7 +46,7 @@ function doSlice(): void {
   if (current !== undefined) setImmediate(doSlice);
 }
 
-/** Does a step. Returns whether it was the last one. */
+/** Runs a step. Returns whether it was the last. */
 function isDone({ exchange, steps }: Work): boolean {
   if (exchange.ended) return true;
   isStepping = true;
@@ -63,7 +63,7 @@ function isDone({ exchange, steps }: Work): boolean {
 function nextWaiting(): Work | undefined {
   for (const [network, works] of waiting) {
     const work = works.shift();
-    // It goes behind all others.
+    // The network goes behind all others.
     waiting.delete(network);
     if (works.length > 0) waiting.set(network, works);
     return work;

@@ -4,13 +4,13 @@ import type { Rejection } from '../../contract/outcomes.js';
 import type { Exchange } from './exchange.js';
 import { ref } from './guard.js';
 
-/** Refuses, with the message under every name that callers look for. `challenge` names what the endpoint accepts. */
+/** Refuses a request, with the message in every field where callers look for it. `challenge`: what the endpoint accepts. */
 export function refuseUnauthorized(exchange: Exchange, reason: Rejection, challenge: string): void {
   const { message } = reason;
   exchange.refuse(reason, { error: message, message }, [['WWW-Authenticate', challenge]]);
 }
 
-/** For guards that refuse in this way: the header and the body of their 401. */
+/** For guards that refuse in this way: the header and body of their 401. */
 export const asUnauthorized = {
   schemas: { 401: ref('Unauthorized') },
   headers: {

@@ -1,4 +1,4 @@
-// Wrong ADMIN_TOKENs are answered late, counted and logged. A right one never waits, however many wrong ones came before: only
+// Wrong ADMIN_TOKENs are answered late, counted and logged. A right one never waits, however many wrong ones came before, since only
 // refusals go through here.
 
 import { administration } from '../../contract/limits.js';
@@ -7,7 +7,7 @@ import { adminTokensRefused } from '../../metrics.js';
 import { wrongTokensLoggedEveryMs } from '../../tuning.js';
 
 export type WrongTokens = {
-  /** Settles when the caller may be answered: at once if too many wait already, since a waiting answer costs a connection. */
+  /** Settles when the caller may be answered. At once if too many are waiting already, since a waiting answer occupies a connection. */
   delay(): Promise<void>;
 };
 
