@@ -1,8 +1,9 @@
-// Receipts: what has become of the records with given idempotency keys of one environment. Redis says which keys it remembers and where
+// Receipts: what has happened to the records with given idempotency keys of one environment. Redis says which keys it remembers and where
 // their records can be. Records of the last minutes are found by their rows, all others by ClickHouse's index of keys. Nothing is stored,
-// and no answer depends on another environment. The index says what was stored: it does not notice that a row was removed by hand.
+// and no answer depends on another environment. The index says what was stored: it does not know that a row was removed by hand.
 //
-// Redis is asked first: what it calls stored is in ClickHouse by then, and stays known there even if it is deleted meanwhile.
+// Redis is asked first: records that it calls stored are in ClickHouse by then, and remain known there even if they are deleted in the
+// meantime.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
@@ -26,13 +27,13 @@ export type ReceiptOptions = {
   readonly epoch: string;
 };
 
-/** How long there is no room for this many keys. */
+/** The limit has no room for these keys until so many ms have passed. */
 export type ReceiptsLimited = { readonly waitMs: number };
 
-/** Bytes of an id in a claim. */
+/** How many bytes of an id a claim has. */
 const claimedBytes = 13;
 
-/** The index of keys has to be made first, by workers. */
+/** The index of keys does not exist yet; workers have to make it first. */
 class NotIndexed extends Unavailable {
   override readonly toCallers = 'Nothing was stored: the index of idempotency keys is being made; ask again.';
 
@@ -42,8 +43,8 @@ class NotIndexed extends Unavailable {
 }
 
 /**
- * Finds the receipts of keys, which may repeat, in their order. Rejects with a Fault or with the stores' errors: then nothing is
- * known, and the same may be asked again.
+ * Finds the receipts of keys, in their order; keys may repeat. Rejects with a Fault or with the stores' errors: nothing is known then, and
+ * the same call may be made again.
  */
 export async function findReceipts(
   options: ReceiptOptions,
@@ -57,7 +58,7 @@ export async function findReceipts(
   if ('waitMs' in found) return found;
   const claims: Claims = found;
 
-  // Recent records are found by their rows, most without the index.
+  // Recent records are found by their rows, most of them without the index.
   const recent = ids.filter((_, i) => claims.ageOf(i) >= 0 && claims.ageOf(i) <= claims.indexedAge);
   const [stored, failed] = await Promise.all([
     recent.length === 0
@@ -96,14 +97,14 @@ type Status = Omit<Receipt, 'idempotency_key'>;
 type Claims = {
   /** The age of an id's claim in minutes; -1 if Redis has none. */
   ageOf(index: number): number;
-  /** The records of claims that are older than this are stored, unless they were deleted or lost. */
+  /** Records whose claim is older than this are stored, unless they were deleted or lost. In minutes. */
   readonly settledAge: number;
-  /** The keys of claims that are older than this are in the index. */
+  /** Keys whose claim is older than this are in the index. In minutes. */
   readonly indexedAge: number;
-  /** The segments of the other claims have numbers above this one, and up to the next. */
+  /** The segments of the other claims are above this number. */
   readonly above: bigint;
   readonly to: bigint;
-  /** The index must have the keys of segments up to this number, or its answers do not count. */
+  /** The answers of the index count only if it has the keys of all segments up to this number. */
   readonly indexedTo: bigint;
 };
 
@@ -147,7 +148,9 @@ function idsOf(ids: readonly string[], bytesOfEach: number = idBytes): Ids {
   return { bytes, count: ids.length };
 }
 
-/** Rejects with NotIndexed if more rows would have to be read than a request may cost: workers index them, now that receipts are wanted. */
+/**
+ * Rejects with NotIndexed if more rows would have to be read than a request may cost. Workers build the index now that receipts are wanted.
+ */
 async function bounded<Found>(found: Promise<Found>): Promise<Found> {
   return found.catch((error: unknown) => {
     throw codeOfFault(error) === faultCodes.tooManyRows ? new NotIndexed() : error;

@@ -1,5 +1,5 @@
-// Counts of an environment, for its administrators: mendings by their reason, ignored fields, requests without a write key, repeats that
-// differ from the first record with their key, and records of suppressed users.
+// An environment's counts for its administrators: mendings by reason, ignored fields, requests without a write key, repeats that differ
+// from the first record with their key, and records of suppressed users.
 
 import { type Mending, mendings } from '../../ingest/mend.js';
 import type { Redis } from '../../redis/client.js';

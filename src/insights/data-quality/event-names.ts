@@ -1,5 +1,5 @@
-// Which events an environment has sent lately, how often, and what their properties look like. It reads the event names of the period,
-// and a sample of the properties; no value leaves ClickHouse.
+// Which events an environment has sent recently, how often, and what their properties look like. Reads the event names of the period and a
+// sample of the properties; no value leaves ClickHouse.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -25,13 +25,15 @@ export async function listEventNames(
     query_params: { appId, days },
     clickhouse_settings: {
       max_execution_time: eventNames.querySecondsMax,
-      // The rows of an environment are sorted by their events: no hash tables.
+      // The rows of an environment are sorted by their events, so this needs no hash tables.
       optimize_aggregation_in_order: 1,
     },
   });
 }
 
-/** The properties of some of the events of one name that were accepted in the last days, the most frequent first. */
+/**
+ * The properties of events with one name that were accepted in the last days, the most frequent first. Reads only a sample of these events.
+ */
 export async function listEventProperties(
   client: ClickHouseClient,
   appId: string,
@@ -59,12 +61,12 @@ export async function listEventProperties(
 }
 
 /**
- * When the first or the last one was accepted, by the opening of its segment. The time that senders give would be one more column to
- * read.
+ * When the first or the last event was accepted: the time at which its segment was opened. The time that senders give would be one more
+ * column to read.
  */
 function takenAt(which: 'min' | 'max'): string {
   return isoTime(`toDateTime64(fromUnixTimestamp64Micro(toInt64(${which}(segment))), 3)`);
 }
 
-/** A segment's number is the microsecond of its opening. Older segments are not read, thanks to the index `by_segment`. */
+/** A segment's number is the time of its opening in microseconds. The index `by_segment` skips older segments. */
 const isSince = 'segment >= toUnixTimestamp64Micro(now64(6) - toIntervalDay({days:UInt32}))';

@@ -1,7 +1,8 @@
-// The last rejected records of every environment, to find out why records are missing: when, why, which field, how large. Never a value,
-// a text or an identity, nor anything that would link entries to one user, so a deletion finds nothing to delete here, even if an entry
-// is written after it. Entries are in Redis, limited in number and time. The process gathers them and writes once a second. Rejections
-// beyond a second's bound are not listed, so each request of a flood costs only a comparison. Good requests never come here.
+// The latest rejected records of every environment, to find out why records are missing: when, why, which field, how large. An entry never
+// has a value, a text or an identity, nor anything that would link entries to one user. So a deletion finds nothing to delete here, even if
+// an entry is written after it. Entries are in Redis, limited in number and time. The process gathers them and writes once a second.
+// Rejections above the limit of a second are not listed, so each request of a flood costs only a comparison. Accepted requests never come
+// here.
 
 import { randomBytes } from 'node:crypto';
 import { lengths, rejectedRecords } from '../../contract/limits.js';
@@ -24,15 +25,15 @@ import { rejectedWrites } from '../../tuning.js';
 /** The name of a kind of record, or `collect` or `segment`. */
 export type EndpointName = string;
 
-/** One rejected record, or a rejected request, as it is kept and printed. */
+/** A rejected record, or a rejected request, as stored and printed. */
 export type RejectedEntry = {
   /** ISO 8601, UTC, by the clock of the API process. */
   readonly time: string;
   readonly endpoint: EndpointName;
   readonly code: OutcomeCode;
-  /** Null for the whole record. Names that may be personal data are replaced by an asterisk. */
+  /** Null if it concerns the whole record. Names that may be personal data are replaced by an asterisk. */
   readonly field: string | null;
-  /** The size of the body; for an element of a bulk request the element's size, as JSON without white space. */
+  /** The size of the body or, for an element of a bulk request, of the element as JSON without white space. */
   readonly bytes: number;
   /** The position in its bulk request; null for a whole request. */
   readonly index: number | null;
@@ -55,7 +56,7 @@ export type RejectedRecords = {
     refusals: readonly (Refusal & { readonly index: number })[],
     elements: readonly unknown[],
   ): void;
-  /** Writes what is left. */
+  /** Writes the remaining entries. */
   close(): Promise<void>;
 };
 
@@ -138,7 +139,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
   };
 }
 
-/** The entries of an environment, the latest first. */
+/** The entries of an environment, from the latest. */
 export async function listRejected(redis: Redis, appId: string): Promise<RejectedEntry[]> {
   const members = await redis.zrange(
     registryKeys.rejected(appId),
@@ -179,7 +180,7 @@ function describe(
   };
 }
 
-/** The text of a value that may name a user, also of a number; undefined for one that is longer than allowed. */
+/** The text of a value that may name a user; numbers become text. Undefined if it is longer than allowed. */
 function textOf(value: unknown): string | undefined {
   if (Number.isSafeInteger(value)) return String(value);
   if (typeof value !== 'string' || value === '') return undefined;
@@ -198,10 +199,10 @@ const contractFields = new Set(
     ...Object.values(recordSchemas),
   ].flatMap((fields) => Object.keys(fields)),
 );
-/** Names such as programmers give to properties; not addresses, phone numbers, or anything else that may be personal. */
+/** Names that programmers give to properties; not addresses, phone numbers, or anything else that may be personal. */
 const plainName = /^(?!.*\d{5})[A-Za-z_$][\w$.-]{0,63}$/;
 
-/** A field as it is counted: one that the service knows, or an asterisk, so that there are few and none names a person. */
+/** A field as it is counted: its name if the service knows it, or an asterisk. So there are few different ones, and none names a person. */
 export function countedField(field: string): string {
   if (contractFields.has(field)) return field;
   const [parent] = /^(properties|traits)\./.exec(field) ?? [];

@@ -2,10 +2,10 @@
 //
 //   accepted = late repeats + stored + failed rows + removed by deletions and retention
 //
-// (The same commit counts repeats and suppressed records separately.) `accepted` is counted by the commit that keeps a record, the other
-// terms are counted where the records are now. The counts are taken one after another, so a difference is checked again. A count reads
-// the columns of segments and environments of every part with one of the minutes, whatever else it holds: 0.66 s of CPU for a part of 54
-// million events, a few milliseconds for the parts of the last minutes.
+// (The same commit counts repeats and suppressed records separately.) `accepted` is counted by the commit that keeps a record; the other
+// terms are counted where the records are now. The counts are taken one after another, so a difference is checked again. A count reads the
+// columns of segments and environments of every part that has one of the minutes, whatever else the part holds: 0.66 s of CPU for a part of
+// 54 million events, a few milliseconds for the parts of the last minutes.
 
 import { inBatches } from '../../batches.js';
 import { readRows } from '../../clickhouse/answers.js';
@@ -23,7 +23,7 @@ import { firstSegmentOf } from './write.js';
 /** Minutes since 1970, from the first to the last. */
 export type Minutes = { readonly from: number; readonly to: number };
 
-/** Records of a minute that are missing or, if the number is negative, surplus. */
+/** How many records of a minute are missing or, if negative, surplus. */
 export type Difference = {
   readonly app_id: string;
   readonly kind: TableName;
@@ -31,7 +31,7 @@ export type Difference = {
   readonly records: number;
 };
 
-/** One side of the comparison is the ledger, the other this server with its shards. */
+/** One server with its shards, to be compared with the ledger. */
 export type Side = {
   readonly home: ClickHouseClient;
   readonly server: ClickHouseClient;
@@ -51,7 +51,7 @@ export type Sums = {
   failed: number;
   deleted: number;
   expired: number;
-  /** Recorded as deleted or expired, but still present. */
+  /** Records that were noted as deleted or expired, but are still there. */
   stillPresent: number;
 };
 
@@ -60,7 +60,7 @@ export function missingOf({ accepted, late, stored, failed, deleted, expired, st
   return accepted - late - stored - failed - deleted - expired + stillPresent;
 }
 
-/** Settles with the differences in these minutes. Minutes that cannot be compared are left out. */
+/** Settles with the differences in these minutes. Skips minutes that cannot be compared. */
 export async function findDifferences(side: Side, minutes: Minutes): Promise<Difference[]> {
   const [voids, expired] = [await readVoids(side.home), await readExpired(side.home)];
   const found: Difference[] = [];
@@ -68,7 +68,7 @@ export async function findDifferences(side: Side, minutes: Minutes): Promise<Dif
   return found;
 }
 
-/** The parts of a period that are in no void. */
+/** The parts of a period that are outside of all voids. */
 export function without({ from, to }: Minutes, voids: readonly Void[]): Minutes[] {
   let parts: Minutes[] = from <= to ? [{ from, to }] : [];
   for (const gap of voids)
@@ -91,7 +91,7 @@ async function compare(
   among?: readonly string[],
 ): Promise<Difference[]> {
   const isLong = minutes.to - minutes.from >= minutesADay;
-  /** Events up to the minute of retention expire at some time: only later ones can be compared. */
+  /** Events up to the minute of retention expire at an unknown time, so only later ones can be compared. */
   const mayDiffer = (row: Sums) => {
     const expiredTo = row.kind === 'events' ? (expired.get(row.app_id) ?? -1) : -1;
     if (expiredTo >= minutes.to) return false;
@@ -123,12 +123,12 @@ async function compareMinutes(
     const { app_id, kind, minute, failed } = row;
     if (kind === 'events' && minute <= (expired.get(app_id) ?? -1)) return [];
     const records = missingOf(row);
-    // A failed row that was sent again is among the failed rows until it is removed there.
+    // A failed row that was sent again still counts as failed until it is removed from the failed rows.
     return records === 0 || (records < 0 && -records <= failed) ? [] : [{ app_id, kind, minute, records }];
   });
 }
 
-/** For each environment with expired events, the last minute of which events may have expired. */
+/** For each environment with expired events, the last minute whose events may have expired. */
 export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<string, number>> {
   const rows = await readRows<{ app_id: string; minute: number }>(home, {
     query: `SELECT app_id, toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable}
@@ -139,7 +139,7 @@ export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<s
 
 type Choice = { readonly among?: readonly string[] | undefined; readonly byMinute?: boolean };
 
-/** Settles with all terms, counted one after another. `stillPresent` is counted only by minute. */
+/** Settles with all terms, counted one after another. `stillPresent` is counted only if counts are by minute. */
 export async function readSums(
   { home, server, shards, shardOf }: Side,
   { from, to }: Minutes,

@@ -1,5 +1,5 @@
-// Which minutes can be compared on which servers, and what differs in them: confirmed by several comparisons, and by what Redis knows
-// that ClickHouse once had.
+// Which minutes can be compared on which servers, and what differs in them. Differences are confirmed by several comparisons, and by what
+// Redis knows that ClickHouse once had.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -20,7 +20,7 @@ export type CheckOptions = {
   readonly epoch: string;
 };
 
-/** A difference as it is kept and shown. */
+/** A difference as stored and shown. */
 export type FoundDifference = Omit<Difference, 'minute' | 'kind'> & {
   /** ISO 8601, UTC. */
   readonly minute: string;
@@ -28,7 +28,7 @@ export type FoundDifference = Omit<Difference, 'minute' | 'kind'> & {
   readonly kind: Difference['kind'] | 'unwritten';
 };
 
-/** The servers that answer, each with its shards that are not being moved. */
+/** The servers that answer, each with those of its shards that are not being moved. */
 export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Side & { number: number })[]> {
   const servers = serversOf(clickhouse);
   const reachable = await reachableServers(servers);
@@ -40,7 +40,7 @@ export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Si
   });
 }
 
-/** The last minute up to which ClickHouse has the counts of these shards. */
+/** The last minute for which, and for all before it, ClickHouse has the counts of these shards. */
 export async function readWritten(redis: Redis, shards: readonly number[]): Promise<number> {
   let end = Math.floor(((await readTime(redis)) - ledgerWrites.afterMs) / 60_000);
   for (const shard of shards)
@@ -49,7 +49,7 @@ export async function readWritten(redis: Redis, shards: readonly number[]): Prom
   return end - 1;
 }
 
-/** The last minute up to which everything that these shards accepted is stored, too, with its counts. */
+/** The last minute up to which ClickHouse has all records that these shards accepted, together with their counts. */
 export async function readSettled(
   { redis, epoch }: CheckOptions,
   shards: readonly number[],
@@ -64,7 +64,7 @@ export async function readSettled(
   return last;
 }
 
-/** Differences that were found several times in a row. `pause`: between two comparisons. */
+/** The differences that several comparisons in a row have found. `pause`: waits between two comparisons. */
 export async function confirm(
   side: Side,
   minutes: Minutes,
@@ -82,7 +82,7 @@ export async function confirm(
 
 const minuteOf = ({ minute }: { readonly minute: number }) => minute;
 
-/** Minutes of the ledger that ClickHouse had and has lost, with the records that are missing. */
+/** Minutes of the ledger that ClickHouse had and has lost, with the records whose counts are missing. */
 export async function findUnwritten({ redis, clickhouse, shards }: CheckOptions, { from, to }: Minutes) {
   const sums = new Map<number, number>();
   for (let day = dayOf(from); day <= dayOf(to); day++)

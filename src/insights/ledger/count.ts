@@ -1,5 +1,6 @@
-// Counts in the ledger what needs no commit: refused and mended records, by environment. A process gathers counts and adds them to Redis
-// once a second, so a crash loses a second of counts, but no record. Commits count what they decide themselves (redis/commit-3.lua).
+// Counts in the ledger what is known without a commit: refused and mended records, by environment. A process gathers counts and adds
+// them to Redis once a second, so a crash loses a second of counts, but no record. Commits count what they decide themselves
+// (redis/commit-3.lua).
 
 import type { Mending } from '../../ingest/mend.js';
 import { describeError, type Log } from '../../log.js';
@@ -10,18 +11,18 @@ import type { Deployment } from '../../registry/documents.js';
 import { ledgerWrites } from '../../tuning.js';
 import { countedField } from '../data-quality/rejected-records.js';
 
-/** What is counted without a detail. */
+/** The terms that have no detail. */
 type PlainTerm = 'limited' | 'ignored_fields' | 'unauthorized';
 
 export type TermCounts = {
   add(appId: string, term: PlainTerm, count: number): void;
   addMendings(appId: string, found: ReadonlyMap<Mending, number>): void;
-  /** Counts each as rejected, by its reason. */
+  /** Counts each refusal as rejected, by its reason. */
   addRejected(
     appId: string,
     refusals: readonly { readonly code: string; readonly field?: string | undefined }[],
   ): void;
-  /** Writes what is left. */
+  /** Writes the remaining counts. */
   close(): Promise<void>;
 };
 

@@ -1,5 +1,5 @@
-// Checks regularly that the books balance: what was stored lately, then older records again, never with more than a hundredth of a core.
-// Differences are kept in Redis until they are gone.
+// Checks regularly that the books balance: first the records that were stored recently, then older ones again, never with more than a
+// hundredth of a core. Differences are kept in Redis until they are gone.
 
 import { readRows } from '../../clickhouse/answers.js';
 import { ledgerTable } from '../../clickhouse/ledger-table.js';
@@ -23,8 +23,8 @@ import {
 } from './check.js';
 
 /**
- * Makes the next checks, if they are due. To be called regularly, by several workers. New records are in the parts of the last minutes, so
- * checking them is cheap. Older records may be in parts that span months, so each kind of check rests by itself.
+ * Makes the checks that are due. To be called regularly, by several workers. New records are in the parts of the last minutes, so checking
+ * them is cheap. Older records may be in parts that span months. So each kind of check has its own rests.
  */
 export async function checkIfDue(options: CheckOptions & { readonly log: Log }): Promise<void> {
   const { redis } = options;
@@ -35,8 +35,8 @@ export async function checkIfDue(options: CheckOptions & { readonly log: Log }):
 }
 
 /**
- * How far the checks are: `new <server>`, the last minute that was checked; `last`, `recent` and `old`, when those checks were made;
- * `month`, the last one; until when checks rest.
+ * How far the checks have got. `new <server>`: the last minute that was checked there. `last`, `recent`, `old`: when these checks were made
+ * last. `month`: the last month that was checked. Further fields: until when a kind of check rests.
  */
 type Progress = Readonly<Record<string, string>>;
 
@@ -47,7 +47,7 @@ type PassOptions = CheckOptions & {
   readonly pause: (ms: number) => Promise<void>;
 };
 
-/** Makes a check unless it rests. It rests after a failure, too, which may have cost as much. */
+/** Makes a check unless its kind rests, and then lets it rest. It rests after a failure too, which may have cost as much. */
 async function checkAndRest(
   options: CheckOptions & { readonly log: Log },
   progress: Progress,
@@ -57,7 +57,7 @@ async function checkAndRest(
 ): Promise<void> {
   const nowMs = await readTime(options.redis);
   const restsUntilMs = Number(progress[rests] ?? 0);
-  // A longer rest means that Redis's clock was set back.
+  // A rest longer than the maximum means that Redis's clock was set back.
   if (restsUntilMs > nowMs && restsUntilMs <= nowMs + restMsMax) return;
   const startedAt = performance.now();
   let pausedMs = 0;
@@ -88,7 +88,7 @@ async function checkNew(options: PassOptions): Promise<Progress> {
   return done;
 }
 
-/** Known differences first, then what was not checked for longest. Settles with the new progress. */
+/** Compares known differences first, then what was last checked the longest time ago. Settles with the new progress. */
 async function checkOlder(options: PassOptions): Promise<Progress> {
   const { progress, nowMs } = options;
   const sides = await sidesOf(options);
@@ -120,7 +120,7 @@ async function checkOlder(options: PassOptions): Promise<Progress> {
   return { old: String(nowMs), month: String(month.from) };
 }
 
-/** The month of the ledger after the one that was checked last; after its last month the first. */
+/** The month of the ledger after the one that was checked last; after the latest month, the first one again. */
 async function nextMonth({ clickhouse }: CheckOptions, last = '0'): Promise<Minutes | undefined> {
   const months = await readRows<{ from: number; to: number }>(clickhouse, {
     query: `SELECT toUInt32(intDiv(toUnixTimestamp(toDateTime(month, 'UTC')), 60)) AS from,
@@ -160,14 +160,14 @@ async function saveUnwritten(options: CheckOptions & { readonly log: Log }, minu
   );
 }
 
-/** Checks some minutes with known differences again, and forgets differences that are gone. */
+/** Checks some minutes with known differences again, and removes differences that are gone. */
 async function recheckKnown(options: CheckOptions, sides: readonly Side[]): Promise<void> {
   const groups = new Map<string, { side: Side | undefined; minute: number; known: FoundDifference[] }>();
   for (const difference of await readDifferences(options.redis)) {
     const side = sides.find(
       ({ shards, shardOf }) => difference.app_id !== '' && shards.includes(shardOf(difference.app_id)),
     );
-    // Its server does not answer.
+    // The server that has it does not answer.
     if (side === undefined && difference.app_id !== '') continue;
     const minute = Date.parse(difference.minute) / 60_000;
     const name = `${side?.shards.join() ?? ''} ${minute}`;
@@ -175,7 +175,7 @@ async function recheckKnown(options: CheckOptions, sides: readonly Side[]): Prom
     group.known.push(difference);
     groups.set(name, group);
   }
-  // At random, so that each has its turn when there are many.
+  // In random order, so that over time each has its turn.
   const some = [...groups.values()].sort(() => Math.random() - 0.5).slice(0, ledgerChecks.minutesAgainMax);
   for (const { side, minute, known } of some) {
     const span = { from: minute, to: minute };

@@ -28,12 +28,12 @@ import {
 import { readTermsOfDay } from './terms.js';
 
 export type DayOfBooks = AdministrationAnswers['showLedger'];
-/** What became of the records of a minute, or of a day. */
+/** What happened to the records of a minute, or of a day. */
 export type Books = Omit<DayOfBooks['minutes'][number], 'minute'>;
 
 /**
- * The records that an environment accepted on a day, in UTC, by minute. Left out are minutes without records, and those that are not
- * written yet: the last minute or two of the present day.
+ * The records that an environment accepted on a day, in UTC, by minute. Leaves out minutes without records, and minutes that are not
+ * written yet: the last one or two of the present day.
  */
 export async function showDay(options: CheckOptions, appId: string, day: string): Promise<DayOfBooks> {
   const from = dayOfText(day) / 60_000;
@@ -76,10 +76,10 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
   };
 }
 
-/** Milliseconds since 1970. Throws AdministrationError. */
+/** The time in milliseconds since 1970 at which the day begins. Throws AdministrationError if the text is no day. */
 function dayOfText(day: string): number {
   const ms = /^\d+-\d\d-\d\d$/.test(day) ? Date.parse(`${day}T00:00:00Z`) : Number.NaN;
-  // `Date.parse` takes a day that a month does not have for one of the next month.
+  // `Date.parse` takes a day that does not exist in a month for one of the next month.
   if (!(ms >= 0 && ms < ledger.dayMsMax) || !new Date(ms).toISOString().startsWith(day))
     throw new AdministrationError('the day must be a date from 1970 to 2099: YYYY-MM-DD');
   return ms;
@@ -91,7 +91,9 @@ type Known = {
   readonly isVoid: (minute: number) => boolean;
 };
 
-/** The terms of what was kept. Missing records have expired, or are a difference once everything of their minute is stored. */
+/**
+ * The terms of the records that were kept. Missing records have expired or, once everything of their minute is stored, are a difference.
+ */
 function booksOf(row: Sums, { expiredTo, settled, isVoid }: Known): Partial<Books> {
   const missing = missingOf(row);
   const isExpired = row.kind === 'events' && row.minute <= expiredTo;
@@ -106,7 +108,7 @@ function booksOf(row: Sums, { expiredTo, settled, isVoid }: Known): Partial<Book
   };
 }
 
-/** With the records that are in no other term, while segments of that minute may be waiting. */
+/** Adds the records that are in no other term, which may be in waiting segments of that minute. */
 function withWaiting(books: Books): Books {
   const { acknowledged, stored, repeats, suppressed, deleted, expired, failed } = books;
   return {
@@ -137,7 +139,7 @@ function added(sum: Books, more: Partial<Books>): Books {
 
 export type CheckedBooks = AdministrationAnswers['showLedgerCheck'];
 
-/** Checks all environments over a period; by default the last days, up to what is stored by now. */
+/** Checks all environments over a period; by default the last days, up to the latest minute that is stored. */
 export async function checkBooks(
   options: CheckOptions,
   given: { readonly from?: string | undefined; readonly to?: string | undefined },

@@ -1,4 +1,4 @@
-// Records that were acknowledged and not kept, by minute: repeats and suppressed records.
+// Records that were acknowledged but not kept, by minute: repeats and suppressed records.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';

@@ -1,5 +1,6 @@
-// Writes the ledger from Redis to ClickHouse, minute by minute. A minute is finished when its time has passed and no segment of it is open:
-// then its entries never change. They are written, then removed from Redis; after a crash in between the same rows are written again.
+// Writes the ledger from Redis to ClickHouse, minute by minute. A minute is finished when its time has passed and none of its segments is
+// open; its entries then never change. They are written, then removed from Redis. After a crash in between, the same rows are written
+// again.
 
 import { inBatches } from '../../batches.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -16,12 +17,12 @@ export type LedgerOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
-  /** The epoch of the deployment: nothing is removed from a Redis with another epoch or none. */
+  /** The epoch of the deployment. Nothing is removed from a Redis that has another epoch or none. */
   readonly epoch: string;
   readonly crash: CrashPoint;
 };
 
-/** Writes the finished minutes of all shards. May be called again, and by several processes at once. */
+/** Writes the finished minutes of all shards. May be repeated, and called by several processes at once. */
 export async function writeMinutes({
   redis,
   clickhouse,
@@ -56,7 +57,7 @@ export async function writeMinutes({
   }
 }
 
-/** What Redis has of a minute so far; it is written again when the minute is finished. */
+/** What Redis has of a minute at present. The minute is written once it is finished. */
 export async function readMinute(redis: Redis, shard: number, minute: number): Promise<LedgerRow[]> {
   const [{ rows }, entries] = [await readLog(redis, shard, minute), await readEntries(redis, shard, minute)];
   return [...rows, ...entries.map(rowOf(minute))];
@@ -96,7 +97,7 @@ function isDigit(line: string): boolean {
   return code >= 0x30 && code <= 0x39;
 }
 
-/** Prepares a shard whose state is new in this Redis: what was counted before and not written is lost, so that time is void. */
+/** Prepares a shard whose state is new in this Redis. What was counted before and not written is lost, so that time becomes void. */
 async function beginShard(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -121,7 +122,7 @@ async function beginShard(
   await redis.hset(state, 'ledger_since', nowMs);
 }
 
-/** The oldest first. */
+/** The finished minutes, from the oldest. */
 async function readFinishedMinutes(redis: Redis, shard: number): Promise<number[]> {
   const minutes = (await redis.smembers(shardKeys.ledgerMinutes(shard))).map(Number);
   if (minutes.length === 0) return [];

@@ -10,7 +10,7 @@ import { ledgerWrites } from '../../tuning.js';
 const outcomesOfTraffic = ['accepted', 'repeated', 'limited', 'rejected'] as const;
 type TrafficOutcome = (typeof outcomesOfTraffic)[number];
 
-/** The terms of the ledger that make an outcome. */
+/** The terms of the ledger that make up each outcome. */
 const termsOf: Readonly<Record<TrafficOutcome, readonly string[]>> = {
   accepted: ['accepted'],
   repeated: ['repeated', 'differing'],
@@ -26,7 +26,7 @@ export type Span = keyof typeof spans;
 
 export type Traffic = AdministrationAnswers['showTraffic'];
 
-/** A minute that is not written yet would look like one without records. */
+/** A minute that is not written yet would look like a minute without records. */
 const { writtenMsMax } = ledgerWrites;
 
 /** The steps of a span that ends with the last minute that every process has written. */
@@ -38,7 +38,7 @@ function stepsOf(span: Span, nowMs: number) {
   return { stepSeconds, from, end, at };
 }
 
-/** With a condition on hours, by which the table is sorted. */
+/** Includes a condition on hours, since the table is sorted by them. */
 const isBetween = `minute >= {from:UInt32} AND minute < {end:UInt32}
         AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))`;
 

@@ -1,4 +1,4 @@
-// Whether an environment has events: asked every second while somebody waits for the first one, so only one row is read.
+// Whether an environment has events. While somebody waits for the first one, this is asked every second, so it reads only one row.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';

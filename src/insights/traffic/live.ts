@@ -1,6 +1,6 @@
-// A sample of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no more
+// A sample of the events that are arriving in an environment, read back from ClickHouse. Nothing is stored for it, and events cost no more
 // while a page watches. A page asks every two seconds for what came since its last request. The first request leaves a line in the audit
-// log and returns a signed place, which every later one needs, so nobody watches without that line.
+// log and returns a signed place, which every later request needs, so nobody can watch without that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { readRows } from '../../clickhouse/answers.js';
@@ -12,7 +12,7 @@ import { live } from '../../contract/limits.js';
 
 export type LivePage = AdministrationAnswers['showLive'];
 
-/** A place is signed for its environment, and is valid for a while. */
+/** Signs a place for its environment. It is valid until `untilMs`. */
 export function signPlace(secret: string, appId: string, segment: string, untilMs: number): string {
   const text = `${segment}.${untilMs}`;
   return `${text}.${signatureOf(secret, appId, text)}`;
@@ -20,7 +20,7 @@ export function signPlace(secret: string, appId: string, segment: string, untilM
 
 export type Place = { readonly segment: string; readonly untilMs: number };
 
-/** What a signed place says; undefined if it is not genuine, of another environment, or over. */
+/** The content of a signed place; undefined if it is not genuine, belongs to another environment, or has expired. */
 export function readPlace(secret: string, appId: string, place: string, nowMs: number): Place | undefined {
   const [segment = '', until = '', signature = ''] = place.split('.');
   if (!/^\d{1,20}$/.test(segment) || !/^\d{1,15}$/.test(until)) return undefined;
@@ -34,7 +34,7 @@ function signatureOf(secret: string, appId: string, text: string): string {
   return createHmac('sha256', secret).update(`live ${appId} ${text}`).digest('base64url');
 }
 
-/** What is stored in segments after this one. A segment that is stored after a later one is missed: this is a sample. */
+/** Events in segments after this one. Misses a segment that is stored later than a newer one, since this is only a sample. */
 export async function readArrivedSince(
   client: ClickHouseClient,
   appId: string,
@@ -54,7 +54,7 @@ export async function readArrivedSince(
     `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM ${storedTable('events')} ${where}`,
   );
   if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
-  // Properties are read only for these.
+  // The properties of these events only.
   const events = await ask<LivePage['events'][number]>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
         ${isoTime('e.received_at')} AS received_at

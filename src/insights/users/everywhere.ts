@@ -1,5 +1,5 @@
-// A user in all environments of an account: where something is held, under which names, how much, and since when. Each environment merges
-// its own users, so a user_id may belong to a person in one environment and be unknown in another.
+// A user in all environments of an account: where data is held, under which names, how much, and since when. Each environment merges its
+// own users, so a user_id may belong to a person in one environment and be unknown in another.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
@@ -30,7 +30,7 @@ export async function namesEverywhere(
   return [...[...identities].sort().map((identity) => ({ identity })), user];
 }
 
-/** Where something is held about the user of these names, in the order of the environments. */
+/** Where data is held about the user who has these names, in the order of the environments. */
 export async function lookUpEverywhere(
   clickhouse: ClickHouseClient,
   appIds: readonly string[],
@@ -55,8 +55,8 @@ export async function lookUpEverywhere(
 }
 
 /**
- * The environments that may hold something, each with those of the names that its rows have. Anybody may identify a user_id as
- * somebody else in each environment, so not every name is looked up in every environment.
+ * The environments that may hold data, each with those of the names that its rows use. In each environment anybody may identify a user_id
+ * as somebody else, so not every name is looked up in every environment.
  */
 async function findNames(
   client: ClickHouseClient,

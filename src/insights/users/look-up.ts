@@ -1,4 +1,5 @@
-// What is held about a user in one environment: names, properties, and which events how often, from when to when.
+// What is held about a user in one environment: names, properties, and for each event name how many events there are, and from when to
+// when.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
@@ -13,8 +14,8 @@ type EventOfUser = AdministrationAnswers['countUserEvents']['events'][number];
 export type FoundUser = Omit<AdministrationAnswers['lookUpUser'], 'app_id' | 'events' | 'suppression'>;
 
 /**
- * What is held about the merged user that a name means, without events. Rejects when ClickHouse fails or takes too long, like the other
- * functions of this file.
+ * What is held about the merged user that a name stands for, without events. Like the other functions of this file, rejects when ClickHouse
+ * fails or takes too long.
  */
 export async function lookUpUser(client: ClickHouseClient, appId: string, user: User): Promise<FoundUser> {
   const { identity, userIds, hasMore } = await findMergedUser(client, appId, user);
@@ -43,8 +44,8 @@ async function findEvent(ask: Ask, appId: string): Promise<boolean> {
 }
 
 /**
- * The events of the merged user by name, the most frequent first. ClickHouse reads each granule with such an event as a whole, so this
- * takes seconds for a user in all granules of a large table.
+ * The events of the merged user by name, the most frequent first. ClickHouse reads each granule that has one of them as a whole, so this
+ * takes seconds for a user who is in all granules of a large table.
  */
 export async function countUserEvents(
   client: ClickHouseClient,
@@ -67,7 +68,7 @@ async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
-/** The time from which the values of a call count, as in the view merged_user_properties. */
+/** The time from which the values of a setting call count, as in the view merged_user_properties. */
 const propertiesSince =
   'if(time < received_at, least(toUInt64(toUnixTimestamp64Micro(time)), segment), segment)';
 

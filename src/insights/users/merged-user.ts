@@ -1,4 +1,4 @@
-// The merged user that a name means in one environment: its identity and all of its user_ids, as the view `users` has them.
+// The merged user that a name stands for in one environment: its identity and all of its user_ids, as in the view `users`.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { askAbout, namedUsers } from '../../clickhouse/named-users.js';
@@ -11,11 +11,11 @@ export type MergedUser = {
   readonly identity: string | undefined;
   /** In decimal digits, ascending; at most as many as a look-up returns. */
   readonly userIds: readonly string[];
-  /** Whether there are more. */
+  /** Whether the user has more user_ids. */
   readonly hasMore: boolean;
 };
 
-/** The user that a name means. A name without an identification stands for itself. */
+/** The user that a name stands for. A name without an identification stands for itself. */
 export async function findMergedUser(
   client: ClickHouseClient,
   appId: string,
@@ -34,13 +34,13 @@ export async function findMergedUser(
   return { identity, userIds: userIds.slice(0, userIdsMax), hasMore: userIds.length > userIdsMax };
 }
 
-/** The condition on the rows of the users that `withNames` got; it uses the Bloom filters of both columns. */
+/** The condition on rows of the users passed to `withNames`. It uses the Bloom filters of both columns. */
 export const isNamed = `(identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)
   OR user_id IN (SELECT assumeNotNull(user_id) FROM ${namedUsers} WHERE user_id IS NOT NULL))`;
 
 export type Ask = <Row>(query: string, params?: Readonly<Record<string, unknown>>) => Promise<Row[]>;
 
-/** Asks ClickHouse about the rows of some names, one query after the other. Each is given up when it takes too long. */
+/** Asks ClickHouse about the rows of some names, one query after the other. A query that takes too long is given up. */
 export async function withNames<Result>(
   client: ClickHouseClient,
   identities: readonly string[],

@@ -1,4 +1,4 @@
-// Users whose identities look like another one: the same in lower case and without blanks around them.
+// Users whose identities look like another one: equal in lower case and without surrounding blanks.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { namedUsers } from '../../clickhouse/named-users.js';
@@ -8,14 +8,14 @@ import { userLookUps } from '../../contract/limits.js';
 import { tables } from '../../contract/records.js';
 import { withNames } from './merged-user.js';
 
-/** Other identities in some environments of one server that look like this one, in order. */
+/** Other identities that look like this one, in some environments of one server, in order. */
 export async function findSimilar(
   client: ClickHouseClient,
   appIds: readonly string[],
   identity: string,
 ): Promise<readonly string[]> {
   const { similarMax, similarSecondsMax } = userLookUps;
-  // The rows of the user itself, perhaps millions, are not read: of its plain form one row is enough.
+  // Does not read the rows of the user itself, of which there may be millions: one row with its plain form is enough.
   const ofPlainForm = `identity IN (SELECT ${plainForm('identity')} AS plain FROM ${namedUsers} WHERE plain NOT IN ('', identity))`;
   const others = `${differsAndHas(`SELECT ${plainForm('identity')} FROM ${namedUsers}`)}
     AND identity NOT IN ('', {identity:String})`;
@@ -23,7 +23,7 @@ export async function findSimilar(
     `(SELECT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${ofPlainForm} LIMIT 1)`,
     `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${others}`,
   ]);
-  // Parts without an index are read as a whole. When the time is over, what was found by then is shown.
+  // Parts without an index are read as a whole. When the time is up, shows what was found so far.
   const rows = await withNames(client, [identity], [], (ask) =>
     ask<{ identity: string }>(
       `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})

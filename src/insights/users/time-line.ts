@@ -13,13 +13,13 @@ export type TimeLine = Omit<AdministrationAnswers['readUserEvents'], 'app_id'>;
 /** Where a page ended: its last time in milliseconds, and the place in the order of acceptance. */
 const cursorForm = /^-?\d{1,15} \d{1,20} \d{1,10} \d{1,10}$/;
 
-/** What the `cursor` of an earlier page stands for; undefined if it is not one. */
+/** The position that a page's `cursor` stands for; undefined if the text is not a cursor. */
 export function readCursor(cursor: string): string | undefined {
   const text = Buffer.from(cursor, 'base64url').toString('latin1');
   return cursorForm.test(text) ? text : undefined;
 }
 
-/** A page of a user's events, of all names or of one. `after` is what `readCursor` has read. */
+/** A page of a user's events: all of them, or those with one name. `after`: the result of `readCursor`. */
 export async function readTimeLine(
   client: ClickHouseClient,
   appId: string,
@@ -30,7 +30,7 @@ export async function readTimeLine(
   const { eventsPerPage, timeLineDays } = userLookUps;
   const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, async (ask) => {
     const latestMs = after === undefined ? Date.now() : Number(after.slice(0, after.indexOf(' ')));
-    // A user who is in all granules has a page of events in a few days, and the table is also sorted by time.
+    // A user who is in all granules has a page of events within a few days, and the table is also sorted by time.
     const page = await readLatest(ask, appId, { event, after, sinceMs: latestMs - timeLineDays * dayMs });
     return page.length > eventsPerPage ? page : readLatest(ask, appId, { event, after });
   });
@@ -50,8 +50,8 @@ type Wanted = {
 };
 
 /**
- * The events of a page and one more. ClickHouse finds them by their times and stamps, and reads the properties of these alone: it
- * materializes other columns after a `LIMIT`, if the query has no subquery around it.
+ * The events of a page and one more. ClickHouse finds them by their times and stamps, and reads only their properties: it materializes
+ * other columns after a `LIMIT` if the query has no subquery around it.
  */
 function readLatest(ask: Ask, appId: string, { event, after, sinceMs }: Wanted) {
   const place = '(toUnixTimestamp64Milli(e.time), segment, commit_number, row_number)';

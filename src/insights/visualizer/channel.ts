@@ -1,5 +1,5 @@
-// Carries what a live pairing shows from the process that the device called to the processes that serve its pages, by Redis's publish and
-// subscribe, which stores nothing. A page that is not listening at that moment misses it.
+// Carries what a live pairing shows from the process that the device has called to the processes that serve its pages. It uses Redis's
+// publish and subscribe, which stores nothing: a page that is not listening at that moment misses the message.
 
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -10,27 +10,27 @@ export type ChannelMessage =
   | { readonly kind: 'batch'; readonly count: number; readonly json: string }
   /** The device has ended the pairing, or another page has. */
   | { readonly kind: 'ended'; readonly by: 'device' | 'page' }
-  /** The connection through Redis was interrupted: something may have been missed. */
+  /** The connection to Redis was interrupted, so messages may have been missed. */
   | { readonly kind: 'gap' };
 
 export type Listener = (message: ChannelMessage) => void;
 
 export type Channel = {
-  /** Settles when Redis has passed it on to all listeners. */
+  /** Settles when Redis has passed the message on to all listeners. */
   publish(id: string, message: Exclude<ChannelMessage, { kind: 'gap' }>): Promise<void>;
-  /** Settles, with a function that ends it, when the listener gets everything that is published from then on. */
+  /** Settles once the listener gets everything that is published from then on. The result is a function that stops listening. */
   listen(id: string, listener: Listener): Promise<() => void>;
   close(): void;
 };
 
 export type ChannelOptions = {
   readonly redis: Redis;
-  /** Makes the connection for listening. It exists only while a page listens. */
+  /** Makes the connection for listening, which exists only while a page listens. */
   readonly connectForMessages: () => Redis;
   readonly log: Log;
 };
 
-/** A silent connection may be dead; this finds out. */
+/** A silent connection may be dead, which a ping shows. */
 const pingEveryMs = 5_000;
 
 export function createChannel({ redis, connectForMessages, log }: ChannelOptions): Channel {
@@ -54,7 +54,7 @@ export function createChannel({ redis, connectForMessages, log }: ChannelOptions
       const message = read(text);
       for (const listener of listeners.get(name) ?? []) listener(message);
     });
-    // If a ping fails, its time-out ends the connection; nothing else is needed.
+    // If a ping fails, its time-out ends the connection, so nothing else is needed.
     pings = setInterval(() => void connection.ping().catch(() => undefined), pingEveryMs);
     subscriber = connection;
     return connection;

@@ -1,9 +1,9 @@
-// The codes that devices show and administrators enter: six characters of Crockford's alphabet, 30 bits, accepted
-// in all the ways in which people write them.
+// The codes that devices show and administrators enter: six characters of Crockford's alphabet, 30 bits. They are accepted in every way in
+// which people write them.
 
 import { randomInt } from 'node:crypto';
 
-/** Without I, L, O and U: they look like other characters, and are read as those. */
+/** Without I, L, O and U, which look like other characters: I, L and O are read as those. */
 const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const half = 3;
 
@@ -13,7 +13,7 @@ export function makeCode(): string {
   return `${symbols.slice(0, half).join('')}-${symbols.slice(half).join('')}`;
 }
 
-/** The code that was typed, in any case, with or without spaces and the dash. Undefined if it is not a code. */
+/** The code in a typed text, in any case, with or without spaces and the dash. Undefined if it is not a code. */
 export function readCode(text: string): string | undefined {
   const symbols = text
     .slice(0, 50)

@@ -1,6 +1,6 @@
-// Pairings of devices with the Event Visualizer, in Redis. A device begins one and shows its code; an administrator enters the code on a
-// page; from then on the pairing is live as long as a page renews it. Redis holds a hash of the secret, the code, the app_id and a keyed
-// digest of the device's address, all for a limited time.
+// Pairings of devices with the Event Visualizer, in Redis. A device begins a pairing and shows its code, and an administrator enters the
+// code on a page. From then on the pairing is live as long as a page renews it. Redis holds a hash of the secret, the code, the app_id and
+// a keyed digest of the device's address, all for a limited time.
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { visualizer } from '../../contract/limits.js';
@@ -10,7 +10,7 @@ import { runScript, scripts } from '../../redis/scripts.js';
 import { countWithin } from '../../redis/transactions.js';
 import { makeCode, readCode } from './code.js';
 
-/** What the device gets. While it is paired, it sends the secret with everything. */
+/** The answer to the device. While it is paired, it sends the secret with every request. */
 export type BegunPairing = {
   readonly pairing: string;
   readonly code: string;
@@ -24,8 +24,8 @@ const secretForm = /^slp_[A-Za-z0-9_-]{43}$/;
 const codeAttemptsMax = 5;
 
 /**
- * Begins a pairing of an existing environment. Settles with `too_many` when too many pairings of the environment or the address are
- * waiting, and with `full` when too many of the whole deployment are. `secret` is the deployment's.
+ * Begins a pairing for an existing environment. Settles with `too_many` when too many pairings of the environment or of the address are
+ * waiting, and with `full` when too many of the whole deployment are. `secret`: the deployment's.
  */
 export async function beginPairing(
   redis: Redis,
@@ -66,7 +66,7 @@ export async function beginPairing(
   return 'full';
 }
 
-/** A device's pairing, by its secret, if it is still waiting or live, and how long its code is valid at least. */
+/** A device's pairing, by its secret, if it is waiting or live, and for how long its code is still valid at least. */
 export async function findPairing(
   redis: Redis,
   pairing: string,
@@ -91,7 +91,7 @@ export async function readAppOfPairing(redis: Redis, id: string): Promise<string
   return (await redis.hget(visualizerKeys.pairing(id), 'app_id')) ?? undefined;
 }
 
-/** Enters a code: its pairing is live from now on. Undefined if there is no such pairing. May be called again. */
+/** Enters a code, which makes its pairing live. Undefined if there is no such pairing. May be repeated. */
 export async function enterCode(redis: Redis, text: string): Promise<LivePairing | undefined> {
   const code = readCode(text);
   if (code === undefined) return undefined;
@@ -118,7 +118,7 @@ export async function endPairing(redis: Redis, id: string, appId: string): Promi
   return Number(await runScript(redis, scripts.endPairing, keys, [id, appId])) === 1;
 }
 
-/** Whether what a device sends with this secret is shown, not shown yet, or no longer shown. */
+/** Whether what a device sends with this secret is shown, is not shown yet, or is no longer shown. */
 export async function readPairingState(
   redis: Redis,
   id: string,
@@ -134,7 +134,7 @@ export function pairingIdOfSecret(pairing: string): string | undefined {
   return secretForm.test(pairing) ? idOf(pairing) : undefined;
 }
 
-/** What was wrong. Each is counted by itself, so that callers without a token do not hold up those with one. */
+/** What was wrong. The two are counted separately, so that callers without a token do not hold up those with one. */
 export type Failure = 'token' | 'code';
 
 /** Whether a network has sent too many wrong tokens, or codes, within the last minute. */

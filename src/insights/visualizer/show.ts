@@ -1,5 +1,5 @@
-// Shows what a paired device has sent: called when the server's answer is known, it publishes both while the pairing is live, and reports
-// if the pairing has ended. Best effort: nothing here may fail or delay the answer.
+// Shows what a paired device has sent. Called when the server's answer is known, it publishes both while the pairing is live, and reports
+// whether the pairing has ended. Best effort: nothing here may fail or delay the answer.
 
 import { visualizer } from '../../contract/limits.js';
 import type { Collected, OnCollected } from '../../ingest/collect.js';
@@ -12,8 +12,8 @@ import { pairingIdOfSecret, readPairingState } from './pairings.js';
 export type BatchPublisherOptions = { readonly redis: Redis; readonly channel: Channel; readonly log: Log };
 
 /**
- * Makes the function that is called with every batch that carries a pairing. It settles within `lookupMsMax`, never
- * rejects, and returns false only when the pairing is known to have ended.
+ * Makes the function to be called with every batch that carries a pairing. That function settles within `lookupMsMax`, never rejects, and
+ * settles with false only if the pairing is known to have ended.
  */
 export function createBatchPublisher({ redis, channel, log }: BatchPublisherOptions): OnCollected {
   async function show(collected: Collected): Promise<boolean> {
@@ -63,7 +63,7 @@ const shownFields = [
   'autocaptured',
 ] as const;
 
-/** A batch as the page gets it, cut to the allowed size. */
+/** A batch in the form that the page gets, cut to the allowed size. */
 function describeBatch({ messages, answers }: Collected, nowMs: number) {
   const parts: string[] = [];
   let bytes = 0;

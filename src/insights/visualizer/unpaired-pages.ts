@@ -1,9 +1,9 @@
-// Pages that are connected and have not yet sent a token and a code. Anybody who reaches the port can open them, so only few are allowed,
-// per network and in all. The other places of a process are left for callers who have both.
+// Pages that are connected but have not sent a token and a code yet. Anybody who reaches the port can open such pages, so only a few are
+// allowed, per network and in total. The other places of a process are reserved for callers who have both.
 
 import { visualizer } from '../../contract/limits.js';
 
-/** Counts one more page of a network. Returns a function that ends the count, or undefined if the page is one too many. */
+/** Counts one more page of a network. Returns a function that ends this, or undefined if the page is one too many. */
 export type UnpairedPages = (network: string) => (() => void) | undefined;
 
 export function createUnpairedPages(): UnpairedPages {
