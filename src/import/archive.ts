@@ -1,5 +1,5 @@
-// The files in a zip archive, which is what some systems export. They are unpacked into a temporary folder and are then files like
-// any others, so rows have the same keys whether somebody unpacked the archive first or not.
+// The files in a zip archive, the form in which some systems export. They are unpacked into a temporary folder and then treated like any
+// others, so rows have the same keys whether or not somebody unpacked the archive first.
 
 import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { ImportError } from './options.js';
 
 export type Unpacked = { readonly name: string; readonly path: string };
 
-/** Unpacks the files that are wanted. Throws ImportError for an archive that is broken or encrypted. */
+/** Unpacks the wanted files. Throws ImportError for an archive that is broken or encrypted. */
 export async function unpackZip(
   name: string,
   path: string,
@@ -43,7 +43,7 @@ export async function unpackZip(
   return unpacked;
 }
 
-/** Why a temporary file is not written, in words that say what to do about a full disk. */
+/** Why a temporary file could not be written, in words that say what to do about a full disk. */
 export function reasonOf({ code, message }: NodeJS.ErrnoException): string {
   return ['ENOSPC', 'EDQUOT', 'EFBIG'].includes(code ?? '')
     ? `${tmpdir()} has no room for a copy of it (${message}); free some, or let TMPDIR name another folder`
@@ -54,7 +54,7 @@ async function unpackEntry(archive: ZipFile, entry: Entry, file: string): Promis
   let sum = 0;
   const summing = new Transform({
     transform(chunk: Buffer, _encoding, done) {
-      // Node has it since 20.15.
+      // Only Node 20.15 and later have it.
       sum = zlib.crc32?.(chunk, sum) ?? entry.crc32;
       done(null, chunk);
     },

@@ -1,4 +1,4 @@
-// The state and the rejects file of an import belong to one process at a time: two would cut off and replace each other's content. A
+// The state file and the rejects file of an import belong to one process at a time: two would truncate and replace each other's content. A
 // claim is a folder beside the file that names the process, as for a spool. The claim of a process that is gone does not count.
 
 import { mkdirSync, rmdirSync } from 'node:fs';

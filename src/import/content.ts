@@ -1,5 +1,5 @@
-// The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end: whatever is wrong in it, or
-// follows after it, is an error.
+// The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end: any fault in it, and anything that
+// follows it, is an error.
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -12,7 +12,7 @@ export type Compression = 'none' | 'gzip' | 'zstd';
 
 export type Packed = Source & { readonly compression: Compression };
 
-/** Yields the content. Calls `onShare` with the share of the file that was read. Throws ImportError if it cannot be decompressed. */
+/** Yields the content. Calls `onShare` with the share of the file that has been read. Throws ImportError if it cannot be decompressed. */
 export async function* contentOf(source: Packed, onShare: (share: number) => void): AsyncGenerator<Buffer> {
   const { name, bytes, compression } = source;
   async function* fileFrom(start: number): AsyncGenerator<Buffer> {
@@ -33,12 +33,12 @@ export async function* contentOf(source: Packed, onShare: (share: number) => voi
   }
 }
 
-/** `hash`: 32 hexadecimal digits. */
+/** `hash`: of the content, in 32 hexadecimal digits. */
 export type Unpacked = { readonly hash: string; readonly bytes: number };
 
 /**
- * Throws ImportError unless a whole file can be decompressed and its checksums are right. Settles with its content's hash and size;
- * undefined if it is not compressed, or if a stop ended this early.
+ * Throws ImportError unless a whole file can be decompressed and its checksums are right. Settles with the hash and size of its content;
+ * with undefined if the file is not compressed, or if `stop` ended the check early.
  */
 export async function assertSound(source: Packed, stop: AbortSignal): Promise<Unpacked | undefined> {
   if (source.compression === 'none') return undefined;

@@ -1,5 +1,5 @@
-// The rows of a CSV file, whose text is decoded before it is parsed. A quote within a field is a character like any other. A quote
-// at its start that is never closed would swallow all rows after it, so it ends the import.
+// The rows of a CSV file, whose text is decoded before it is parsed. A quote within a field is an ordinary character. A quote at the start
+// of a field that is never closed would swallow all later rows, so it ends the import.
 
 import { type Options, parse as parseCsv } from 'csv-parse';
 import { imports } from '../contract/limits.js';
@@ -33,7 +33,7 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
     const head = await headOf(content);
     const marked = head.toString('utf8');
     const mark = marked.startsWith('\ufeff') ? 1 : 0;
-    // Excel's first line, which declares the separator, is not a row.
+    // A first line by which Excel declares the separator is not a row.
     const declared = declaredSeparator(marked.slice(mark));
     const start = declared === undefined ? 0 : mark + declared.end;
     const text = marked.slice(Math.max(mark, start));
@@ -44,7 +44,7 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
     const unquoted = withoutQuoted(text, delimiter, options.isMysql === true);
     const reader = createReader(input, declared === undefined ? 0 : 1, options, {
       delimiter,
-      // A CR alone ends a line if there is no LF but in quotes.
+      // A CR alone ends a line only if there is no LF outside of quotes.
       record_delimiter: unquoted.includes('\r') && !unquoted.includes('\n') ? ['\r'] : ['\r\n', '\n'],
     });
     let chunkBytes = 0;
@@ -63,7 +63,7 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
   }
 }
 
-/** `rows`: the rows of what was written so far, in their order. The caller removes those that it takes. */
+/** `rows`: receives the rows of what was written, in order. The caller removes those that it takes. */
 function createReader(
   input: Input,
   linesBefore: number,
@@ -73,7 +73,7 @@ function createReader(
   const rows: Row[] = [];
   const missing = options.nullText ?? (options.isMysql ? '\\N' : undefined);
   let header: readonly string[] = [];
-  /** The names that columns without a name get here, if there are several. */
+  /** The names given to columns that have none, if there are several. */
   let unnamed: readonly string[] = [];
   /** The line on which the previous row ended. */
   let lastLine = 0;
@@ -107,7 +107,7 @@ function createReader(
       const fault = `has ${record?.length} fields, but the header has ${header.length}`;
       add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(lineEnds, '') });
     },
-    // Rows are taken here and none is left for the stream, whose reader would not see rows that are skipped.
+    // Takes each row here and leaves none to the stream, whose reader would not notice rows that are skipped.
     on_record: (taken) => {
       const { record, info, raw } = taken as unknown as CsvRecord;
       const isNamed = unnamed.every((name) => record[name] === '') || !options.takesRest;
@@ -153,13 +153,13 @@ function createReader(
   };
 }
 
-/** How MySQL writes text: with a backslash before quotes, backslashes and line ends. NULL is `\N` without quotes. */
+/** The dialect of MySQL: a backslash before quotes, backslashes and line ends. NULL is `\N` without quotes. */
 const mysql: Options = {
   escape: '\\',
   cast: (value, { quoting }) => (quoting || value === '\\N' ? value : value.replace(/\\(.)/gs, '$1')),
 };
 
-/** Why a row is not plain CSV. Read as such, a NULL would be text and, in a column of users, a name that many share. */
+/** Why a row is not plain CSV. Read as plain CSV, a NULL would be text and, in a column of users, a name that many share. */
 function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | undefined {
   for (const column of Object.keys(record)) {
     const cell = record[column];
@@ -170,9 +170,9 @@ function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | 
   return undefined;
 }
 
-/** Blank lines before a row are a part of its text. */
+/** The text of a row includes the blank lines before it. */
 const lineEnds = /^[\r\n]+|[\r\n]+$/g;
-/** A byte order mark before a row, where files were joined. */
+/** A byte order mark before a row, left where files were joined. */
 const markedRow = /^[\r\n]*\ufeff/;
 
 function faultOf({ name }: Input, code: string | undefined, line: number): ImportError | undefined {
@@ -185,14 +185,14 @@ function faultOf({ name }: Input, code: string | undefined, line: number): Impor
   return undefined;
 }
 
-/** The text without its quoted cells. A quote within a cell opens none. */
+/** The text without its quoted cells. A quote inside of an unquoted cell opens none. */
 function withoutQuoted(text: string, delimiter: string, isMysql: boolean): string {
   const begin = `(?<=^|[\\r\\n]|${delimiter.replace(/\W/, '\\$&')})`;
   const content = isMysql ? '[^"\\\\]*(?:(?:\\\\.|"")[^"\\\\]*)*' : '[^"]*(?:""[^"]*)*';
   return text.replace(new RegExp(`${begin}"${content}(?:"|$)`, 'gs'), '');
 }
 
-/** The beginning of the content: at least its first line, if that is not too long, and no half of a CRLF. */
+/** The beginning of the content: at least its first line, unless that is too long. It never ends within a CRLF. */
 async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
   while (

@@ -1,5 +1,5 @@
-// Files that were imported before and have grown since. A file is identified by its content, so one that grew would be another file,
-// and all its rows would be stored again. Instead its import goes on where it was, and its rows keep the keys of the former file.
+// Files that were imported before and have grown since. A file is identified by its content, so a file that grew would count as another
+// one, and all its rows would be stored again. Instead its import continues where it ended, and its rows keep the keys of the former file.
 
 import { createHash } from 'node:crypto';
 import { contentOf } from './content.js';
@@ -9,8 +9,8 @@ import { openSource } from './source.js';
 import type { FileState, ImportState } from './state.js';
 
 /**
- * Gives each input that grew the state of the former file. Throws ImportError if it cannot go on, such as a JSON array, after whose
- * closing bracket nothing can be added. Returns notes for people about files of the same name with other content.
+ * Gives each input that grew the state of the former file. Throws ImportError if an input cannot be continued, such as a JSON array:
+ * nothing can follow its closing bracket. Returns notes for people about files that have a known name but other content.
  */
 export async function continueGrown(state: ImportState, inputs: readonly Input[]): Promise<string[]> {
   const words: string[] = [];
@@ -60,7 +60,7 @@ function knownOf([hash, file]: [string, FileState]): Known {
     : { hash, file, contentHash: keys, contentBytes };
 }
 
-/** The imported file whose whole content is the beginning of a longer one; the longest if there are several. */
+/** The imported file whose whole content is the beginning of this one; the longest if there are several. */
 async function beginningOf(state: ImportState, input: Input): Promise<Known | undefined> {
   const isLonger = (bytes: number) => input.compression !== 'none' || bytes < input.bytes;
   const shorter = Object.entries(state.files)
@@ -84,14 +84,14 @@ async function beginningOf(state: ImportState, input: Input): Promise<Known | un
       at += part.length;
     }
   } catch (error) {
-    // What is wrong with the file is left to the check of all of it.
+    // The check of the whole file will report the fault.
     if (!(error instanceof ImportError)) throw error;
     return undefined;
   }
   return found;
 }
 
-/** Whether rows can have been added: the format has lines, and the former content ended with a whole one. */
+/** Whether rows can have been appended: the format has lines, and the former content ended with a complete one. */
 async function canGoOn(input: Input, contentBytes: number): Promise<boolean> {
   const { format, compression, encoding } = input;
   const isLines = (format === 'ndjson' || format === 'csv') && compression === 'none';

@@ -1,4 +1,4 @@
-// Finds the files of an import, their formats, and the hashes of their content, which identify them whatever their names are.
+// Finds the files of an import, their formats, and the hashes of their content, which identify them regardless of their names.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, createWriteStream, openSync, readdirSync, readSync, rmSync, statSync } from 'node:fs';
@@ -18,17 +18,16 @@ import { isZstd } from './zstd.js';
 export type Input = Packed & {
   readonly format: Format;
   readonly encoding: Encoding;
-  /** 32 hexadecimal digits of a hash of its bytes. */
+  /** A hash of the file's bytes, in 32 hexadecimal digits. */
   readonly hash: string;
 };
 
-/** What the command line says about all files. */
+/** What the command line says about every file. */
 export type Told = { readonly format?: Format | undefined; readonly encoding?: 'windows-1252' | undefined };
 
 /**
- * Finds and hashes the files that the words name, in the natural order of their names, `hour-9` before `hour-10`, since the last
- * value of a user property counts. Throws ImportError for a file that cannot be read, and when a stop ends the reading of stdin,
- * which may have no end.
+ * Finds and hashes the files that the arguments name, in natural order of their names, `hour-9` before `hour-10`: the last value of a user
+ * property counts. Throws ImportError for a file that cannot be read, and when `stop` ends the reading of stdin, which may have no end.
  */
 export async function openInputs(
   words: readonly string[],
@@ -67,7 +66,7 @@ export async function openInputs(
     const files = await unpackZip(name, path, (inner) => inner.split('/').every(isVisible));
     if (files.length === 0) throw new ImportError(`${name}: there is no file in it`);
     const sorted = files.toSorted((one, other) => inOrder(one.name, other.name));
-    // A file that was added again: the former may be an older state of the same rows, and both would be stored.
+    // Two files of one name: one may be an older state of the same rows, and both would be stored.
     const twice = sorted.find((file, i) => file.name === sorted[i - 1]?.name);
     if (twice !== undefined)
       throw new ImportError(`${twice.name}: the archive has two files of this name; unpack the one you mean`);
@@ -82,14 +81,14 @@ function inOrder(one: string, other: string): number {
   return naturally(one, other) || Number(one > other) - Number(one < other);
 }
 
-/** Whether a file is data, not what systems leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
+/** Whether a file is data, not something that systems leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
 function isVisible(name: string): boolean {
   return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_)/.test(name);
 }
 
 function isZip(name: string, path: string): boolean {
   try {
-    // Opening a pipe may take for ever, and then no signal ends the program.
+    // Opening a pipe may block for ever, and no signal ends the program then.
     findSource(name, path);
     return kindOfContent(readHead(path))?.name === 'a zip archive';
   } catch (error) {
@@ -98,9 +97,9 @@ function isZip(name: string, path: string): boolean {
 }
 
 /**
- * Throws ImportError for a file that cannot be decompressed. This is checked first, since checksums come at the end, when wrong rows
- * would be stored already. A stop ends it early. Settles with the content of compressed files, by the hashes of their
- * bytes: rows have the same keys however their file is compressed.
+ * Throws ImportError for a file that cannot be decompressed. This is checked before anything is sent, since a file's checksums come at its
+ * end, when wrong rows would already be stored. `stop` ends the check early. Settles with the content of compressed files, by the hashes of
+ * their bytes: rows have the same keys however their file is compressed.
  */
 export async function assertAllSound(
   inputs: readonly Input[],
@@ -120,7 +119,7 @@ export async function assertAllSound(
   return contents;
 }
 
-/** The files that a word names: a file, or those that match a pattern with * and ? in its last part. */
+/** The files that an argument names: one file, or those that match a pattern with * and ? in its last part. */
 function filesOf(word: string): string[] {
   try {
     return filesFor(word);
@@ -138,7 +137,7 @@ function filesFor(word: string): string[] {
       .replaceAll('*', '.*')
       .replaceAll('?', '.')}$`,
   );
-  // What systems leave beside data is taken only by a pattern that begins as it does, such as `.*`.
+  // A pattern matches files that systems leave beside data only if it begins as they do, such as `.*`.
   const isWanted = isVisible(basename(word)) ? isVisible : () => true;
   const names = readdirSync(folder).filter((name) => form.test(name) && isWanted(name));
   if (names.length === 0) throw new ImportError(`${word}: no file matches`);
@@ -163,7 +162,7 @@ function exists(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
-/** Keeps a stream in a file until the import ends, since its content has to be hashed before its first row is sent. */
+/** Stores a stream in a file until the import ends, since its content has to be hashed before the first row is sent. */
 async function spool(
   name: string,
   content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>,
@@ -191,7 +190,7 @@ function isAddress(word: string): boolean {
 
 type Address = {
   readonly url: URL;
-  /** The address without what may be secret: its user, and the query of a signed address. */
+  /** The address without its secret parts: the user, and the query of a signed address. */
   readonly shown: string;
   readonly headers: Readonly<Record<string, string>>;
 };
@@ -244,7 +243,7 @@ async function openInput(name: string, path: string, told: Told): Promise<Input>
   }
 }
 
-/** Whether both paths lead to one file. */
+/** Whether both paths lead to the same file. */
 export function isSameFile(one: string, other: string): boolean {
   const [first, second] = [one, other].map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
   return first !== undefined && first.dev === second?.dev && first.ino === second.ino;
@@ -254,7 +253,7 @@ function named(name: string, error: unknown): ImportError {
   return error instanceof ImportError ? error : new ImportError(`${name}: ${wordsOf(error)}`);
 }
 
-/** An error of the file system in words that name no system call. */
+/** An error of the file system, in words that name no system call. */
 export function wordsOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   const words: Readonly<Record<string, string>> = {
@@ -278,7 +277,7 @@ function readHead(path: string): Buffer {
   }
 }
 
-/** The beginning of a file, decompressed. Faults are left to the check of the whole file. */
+/** The beginning of a file, decompressed. Ignores faults, which the check of the whole file reports. */
 async function unpackedHead(source: Packed): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
   try {
@@ -292,7 +291,7 @@ async function unpackedHead(source: Packed): Promise<Buffer> {
   return head.subarray(0, headBytes);
 }
 
-/** Throws ImportError for content that no reader can read, and says what to do about it. */
+/** Throws ImportError for content that no reader can read. The error says what to do about it. */
 function assertReadable(
   name: string,
   head: Buffer,
@@ -329,7 +328,7 @@ function formatOfName(name: string): Format | undefined {
   return formats[/\.([a-z]+)$/i.exec(inner)?.[1]?.toLowerCase() ?? ''];
 }
 
-/** The format of a content. JSON whose first line is not a whole object is an array, or objects over several lines. */
+/** The format of a content. JSON whose first line is not a complete object is an array, or objects over several lines. */
 function formatOfContent(head: Buffer, encoding: Encoding): Format {
   if (head.subarray(0, 4).toString('latin1') === 'PAR1') return 'parquet';
   const text = textOf(head, encoding).trimStart();
@@ -345,7 +344,7 @@ function formatOfContent(head: Buffer, encoding: Encoding): Format {
   }
 }
 
-/** The text of a file's beginning, without a broken character at its end. Other faults are found when all of it is read. */
+/** The text of a file's beginning, without a character that is cut off at its end. Other faults are found when the whole file is read. */
 function textOf(head: Buffer, encoding: Encoding): string {
   try {
     return createDecoder(encoding)(head, false);

@@ -2,7 +2,7 @@
 
 import { counts, imports } from '../contract/limits.js';
 
-/** The content is not such a list. */
+/** The content is not one of these lists. */
 class Malformed extends Error {}
 
 /** An element: its number, counted from 1, and its bytes. */
@@ -41,7 +41,9 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
 const oneArray = 'the file must be one JSON array';
 
-/** Splits an array into its elements, or content into objects that follow each other over any number of lines, as tools print them. */
+/**
+ * Splits an array into its elements; or splits content into objects that follow each other over any number of lines, as tools print them.
+ */
 export async function* splitValues(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
   const chunks = content[Symbol.asyncIterator]();
   const read: Buffer[] = [];
@@ -67,7 +69,7 @@ function isMark(chunk: Buffer, at: number): boolean {
   return at < 3 && chunk.subarray(0, 3).equals(byteOrderMark);
 }
 
-/** Splits the elements of one array, which nothing but white space may surround, or objects with nothing else between them. */
+/** Splits the elements of one array, which only white space may surround, or objects with only white space between them. */
 async function* splitNested(content: AsyncIterable<Buffer>, isArray: boolean): AsyncGenerator<Element> {
   const noun = isArray ? 'element' : 'object';
   let depth = 0;

@@ -1,5 +1,5 @@
-// `npm run import -- …`: wiring and exit codes. 0: every row is stored. 1: some rows were refused, or the import could not go on.
-// 130: it was stopped, and the same command continues it.
+// `npm run import -- …`: wiring and exit codes. 0: every row is stored. 1: some rows were refused, or the import could not continue. 130:
+// it was stopped, and the same command continues it.
 
 import { ImportError, type ImportOptions, readOptions, usage } from './options.js';
 import { createNotes, type DryRun, type Imported, type Notes, runDry, runImport } from './run.js';
@@ -10,7 +10,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const number = (count: number) => count.toLocaleString('en');
 
 function say(...lines: readonly string[]): void {
-  // Names in an archive or a header come from others, and a terminal would obey what controls it.
+  // Names in an archive or a header come from others, and a terminal would obey their control characters.
   const plain = (line: string) => line.replaceAll(/[^\P{Cc}\n\t]/gu, '\ufffd');
   for (const line of lines) process.stderr.write(`import: ${plain(line)}\n`);
 }

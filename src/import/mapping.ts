@@ -1,5 +1,5 @@
-// Turns rows into the records to send. Columns become the fields of an event, or a preset says what the row is. Then it is mended as
-// a lenient environment does, and checked as the service does, so that a dry run says what the service would.
+// Turns rows into the records to send. Columns become the fields of an event, or a preset decides what a row is. The record is then
+// corrected as a lenient environment does, and checked as the service does, so that a dry run reports what the service would.
 
 import { createHash } from 'node:crypto';
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
@@ -43,21 +43,21 @@ export type Mapped = readonly Outgoing[] | { readonly fault: string };
 
 export type Mapper = {
   map(row: Row): Mapped;
-  /** What was mended so far: how many values, by reason. */
+  /** How many values were mended so far, by reason. */
   readonly mendings: ReadonlyMap<Mending, number>;
-  /** How many numbers with a decimal comma each column has. They are kept as text. */
+  /** How many numbers with a decimal comma each column has. They stay text. */
   readonly commas: ReadonlyMap<string, number>;
-  /** How many rows would merge a device into a word that strangers share, by word. The device stays apart. */
+  /** How many rows would merge a device into a word that strangers share, by word. Those devices stay separate. */
   readonly sharedWords: ReadonlyMap<string, number>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
-  /** Whether all other columns are used, too. */
+  /** Whether all other columns are used as well. */
   readonly takesRest: boolean;
 };
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Columns of the rejects file, which are not properties. `key`: the one that the row had when it was refused. */
+/** Columns of the rejects file that are not properties. `key`: the key that the row had when it was refused. */
 export const rejectColumns = {
   key: '_sluice_key',
   reason: '_sluice_reason',
@@ -66,7 +66,7 @@ export const rejectColumns = {
 } as const;
 const ownColumns: ReadonlySet<string> = new Set(Object.values(rejectColumns));
 
-/** The key of a row without one: the same whenever the same content is imported as the same event. */
+/** The key of a row that has none: the same whenever the same content is imported as the same event. */
 export function placeKey(
   contentHash: string,
   { event, eventColumn, preset }: Mapping,
@@ -154,7 +154,7 @@ export function createMapper(
     ];
   }
 
-  /** The user of a row. A number that is not a safe integer may stand for several users: it stays a number, and so is refused. */
+  /** The user of a row. A number that is not a safe integer may stand for several users: it stays a number, and is therefore refused. */
   function userOf(row: Fields): Fields {
     for (const [field, column] of userColumns) {
       const name = mapping[column];
@@ -281,7 +281,7 @@ function textOfTime(date: Date): string {
   return Number.isNaN(date.getTime()) ? String(date) : isoOf(date.getTime());
 }
 
-/** Whether mending would change nothing, as is usual. */
+/** Whether mending would change nothing, which is the usual case. */
 function isPlain({ identity, user_id, timestamp, properties }: Fields): boolean {
   if (typeof identity === 'number' || typeof user_id === 'number' || typeof timestamp === 'number')
     return false;

@@ -48,7 +48,7 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
   --strict                  refuses what it would mend: booleans, nulls, nested objects, texts that are too long
   --allow-identities A,B    words such as guest that the environment allows as identities, so devices are merged into them`;
 
-/** What each column is. A column may be a path into nested objects, such as user.id. */
+/** What each column means. A column may be a path into nested objects, such as user.id. */
 export type Mapping = {
   readonly event?: string;
   readonly eventColumn?: string;
@@ -81,13 +81,13 @@ export type ImportOptions = {
   readonly nullText: string | undefined;
   readonly mapping: Mapping;
   readonly dryRun: boolean;
-  /** Whether to ask the service for a receipt of each row at the end. */
+  /** Whether to ask the service for a receipt of every row at the end. */
   readonly verify: boolean;
   readonly stateFile: string;
   readonly rejectsFile: string;
   readonly rowsPerSecondMax: number | undefined;
   readonly strict: boolean;
-  /** Words that the environment allows as identities, as its settings say. */
+  /** Words that the environment's settings allow as identities. */
   readonly allowedIdentities: readonly string[] | undefined;
 };
 
@@ -108,7 +108,7 @@ const mappingNames = [
 ] as const;
 type Given = Partial<Record<(typeof mappingNames)[number], string>>;
 
-/** The parts of a mapping that a preset decides. */
+/** The parts of a mapping that a preset replaces. */
 const columnNames = mappingNames.filter((name) => name !== 'preset');
 /** Presets of systems whose exports may have local times. */
 const localPresets: readonly PresetName[] = ['mixpanel'];
@@ -281,7 +281,7 @@ function urlOf(given: string): string {
 
 function rateOf(given: string): number {
   const rate = /^\d+(\.\d+)?$/.test(given) ? Number(given) : 0;
-  // Below this, a chunk of rows would have to wait longer than a timer can.
+  // At a lower rate, a chunk of rows would have to wait longer than a timer can.
   if (!(rate >= 0.001)) throw new ImportError(`--rate ${given}: it must be a number of rows a second`);
   return rate;
 }

@@ -1,14 +1,14 @@
-// Finds rows with the same key, if keys come from a column or an export. The service stores only the first of them, and does not say
-// which ones it did not store. If they differ, the others are lost, and somebody has to know.
+// Finds rows that have the same key, if keys come from a column or an export. The service stores only the first of them, and does not say
+// which ones it did not store. If their content differs, that of the others is lost, and somebody has to know.
 
 import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
 import type { Outgoing } from './mapping.js';
 
 export type SameKeys = {
-  /** How many rows repeat an earlier one. */
+  /** How many rows repeat an earlier row exactly. */
   equal: number;
-  /** How many rows have the key of an earlier one but other content, which is not stored. */
+  /** How many rows have the key of an earlier row but other content, which is not stored. */
   different: number;
   readonly places: string[];
 };

@@ -24,7 +24,7 @@ import { type OpenSource, openSource } from './source.js';
 import { zoneWanted } from './times.js';
 import { utc, type Zone } from './zones.js';
 
-/** How many rows are decoded at once. A row group of a file is seldom larger. */
+/** How many rows are decoded at once. Row groups are seldom larger. */
 const decodedRowsMax = 300_000;
 
 export async function* readParquet(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
@@ -123,14 +123,14 @@ function converter({ name }: Input, node: Parameters<typeof converterOf>[0]) {
   }
 }
 
-/** A local time in its zone. A date is text, and is read as in CSV. */
+/** A local time in its zone. A date stays text, and is read as in CSV. */
 function inZone(field: unknown, zone: Zone | undefined): unknown {
   if (zone === undefined || typeof field !== 'string' || !field.includes('T')) return field;
   const localMs = Date.parse(`${field.slice(0, field.indexOf('.') + 4)}Z`);
   return new Date(zone === utc ? localMs : zone.instantOf(localMs));
 }
 
-/** Some values of a column, beginning at a row of the file. */
+/** Some values of a column, from a certain row of the file on. */
 type ColumnPart = {
   readonly columnName: string;
   readonly columnData: DecodedArray;
@@ -138,7 +138,7 @@ type ColumnPart = {
 };
 
 /**
- * The values of each column for these rows. Rows are made of them chunk by chunk: with a whole row group as objects, the garbage
+ * The values of each column for these rows. Rows are built from them chunk by chunk: with a whole row group as objects, the garbage
  * collector took a fifth of an import.
  */
 function joinColumns(parts: readonly ColumnPart[], rowStart: number, rowEnd: number) {
@@ -146,7 +146,7 @@ function joinColumns(parts: readonly ColumnPart[], rowStart: number, rowEnd: num
   for (const { columnName, columnData, rowStart: first } of parts) {
     const values = columns.get(columnName) ?? new Array<unknown>(rowEnd - rowStart);
     columns.set(columnName, values);
-    // A part may begin before the rows that are wanted, and end after them.
+    // A part may begin before the wanted rows and end after them.
     const to = Math.min(rowEnd - first, columnData.length);
     for (let at = Math.max(0, rowStart - first); at < to; at++)
       values[first + at - rowStart] = columnData[at];

@@ -1,5 +1,5 @@
-// Turns values of Parquet's types into those that CSV and JSON of the same rows would have: decimals by their digits, dates without a
-// time, text that is UTF-8. hyparquet decodes what is stored, and this decides what a type makes of it. Pure.
+// Turns values of Parquet's types into those that CSV and JSON of the same rows would have: decimals by their digits, dates without a time,
+// text that is UTF-8. hyparquet decodes what is stored; this decides what each type makes of it. Pure.
 
 import type { SchemaElement, SchemaTree } from 'hyparquet';
 import { isoOf } from '../ingest/timestamp.js';
@@ -12,7 +12,7 @@ export class ValueFault extends Error {}
 /** Turns a value that hyparquet has decoded into one of JSON, or a Date. Throws ValueFault. */
 export type Convert = (value: unknown) => unknown;
 
-/** Stands for bytes that are not UTF-8. It is not thrown, since a dictionary is decoded before it is known which rows use it. */
+/** Stands for bytes that are not UTF-8. It is not thrown, since a dictionary is decoded before it is known which rows use its entries. */
 class NotText {}
 const notText = new NotText();
 const strictly = new TextDecoder('utf-8', { fatal: true });
@@ -25,7 +25,7 @@ function textIn(bytes: Uint8Array): string | NotText {
   }
 }
 
-/** The functions by which hyparquet decodes values that are not left as they are stored. */
+/** The functions with which hyparquet decodes values that are not left as stored. */
 export const parsers = {
   stringFromBytes: (bytes: Uint8Array | undefined) => (bytes === undefined ? undefined : textIn(bytes)),
   geometryFromBytes: (bytes: Uint8Array | undefined) => bytes,
@@ -33,8 +33,8 @@ export const parsers = {
 } as never;
 
 /**
- * The elements of a schema without their types, so that hyparquet leaves values as they are stored: also maps, and lists of two levels,
- * as structures. Only lists of three levels stay lists, as nearly all are: they are read more than twice as fast.
+ * The elements of a schema without their types, so that hyparquet leaves values as they are stored; maps and two-level lists become
+ * structures. Three-level lists, which nearly all lists are, stay lists, since they are then read more than twice as fast.
  */
 export function withoutTypes(node: SchemaTree): SchemaElement[] {
   const element = withoutType(node.element);
@@ -47,13 +47,13 @@ function withoutType(element: SchemaElement): SchemaElement {
   if (element.type !== 'BYTE_ARRAY') return plain;
   const isText = converted_type === undefined || converted_type === 'UTF8' || converted_type === 'ENUM';
   if (isText && !/^(JSON|BSON|DECIMAL|GEO)/.test(logical_type?.type ?? '')) return element;
-  // Only for this type hyparquet passes on the bytes themselves.
+  // Only for this type does hyparquet pass on the bytes themselves.
   return { ...plain, logical_type: { type: 'GEOMETRY' } };
 }
 
 /**
- * The converter of a column. `isTop`: its times may stay Dates, which are read faster than text. Throws ImportError for a type that
- * is not supported.
+ * The converter of a column. `isTop`: its times may stay Dates, which are read faster than text. Throws ImportError for an unsupported
+ * type.
  */
 export function converterOf(node: SchemaTree, name: string, isTop = true): Convert {
   const convert = converterOfOne(node, name, isTop);
@@ -71,7 +71,7 @@ function annotationOf({ element, children }: SchemaTree): string {
   return element.converted_type ?? element.logical_type?.type ?? '';
 }
 
-/** The converter of a value that is neither missing nor repeated. */
+/** The converter of a single value that is not null. */
 function converterOfOne(node: SchemaTree, name: string, isTop: boolean): Convert {
   const { element, children } = node;
   if (element.logical_type?.type === 'VARIANT') throw unread(name, 'VARIANT');
@@ -79,7 +79,7 @@ function converterOfOne(node: SchemaTree, name: string, isTop: boolean): Convert
   if (first === undefined) return leaf(element, name, isTop);
   const inner = (child: SchemaTree) => converterOf(child, `${name}.${child.element.name}`, false);
   const type = annotationOf(node);
-  // A list that is there and empty may have nothing at all in its repeated field.
+  // The repeated field of an empty list may be absent.
   const repeated = (value: unknown) => ((value as Group)[first.element.name] ?? []) as readonly Group[];
   if (type === 'LIST') {
     const item = itemOf(node);
@@ -101,8 +101,8 @@ function converterOfOne(node: SchemaTree, name: string, isTop: boolean): Convert
 }
 
 /**
- * What holds the items of a list, the third level; undefined if its repeated field holds them itself, as writers had it before the format
- * said how.
+ * The third level of a list, which holds its items. Undefined if the repeated field holds them itself, as in files written before the
+ * format defined the levels.
  * @see https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#backward-compatibility-rules
  */
 function itemOf({ element, children: [repeated] }: SchemaTree): SchemaTree | undefined {
@@ -121,14 +121,14 @@ function unread(name: string, type: string): ImportError {
   );
 }
 
-/** What decides how a timestamp or a date is read. */
+/** How a timestamp or a date is to be read. */
 export type TimeType = {
   /** Whether its times name no zone. */
   readonly isLocal: boolean;
   readonly unit: 'MILLIS' | 'MICROS' | 'NANOS' | 'DAYS';
 };
 
-/** How the times of a column are written; undefined if it has none. INT96 is local time or UTC, as the program that wrote it chose. */
+/** How the times of a column are stored; undefined if it has none. INT96 is local time or UTC, as the program that wrote it chose. */
 export function timeTypeOf({ type, converted_type, logical_type }: SchemaElement): TimeType | undefined {
   if (converted_type === 'DATE' || logical_type?.type === 'DATE') return { isLocal: true, unit: 'DAYS' };
   if (type === 'INT96') return { isLocal: true, unit: 'NANOS' };
@@ -190,7 +190,7 @@ function integer(value: bigint): number | string {
   return Number.isSafeInteger(short) ? short : String(value);
 }
 
-/** Statistics programs write NaN for what is missing. */
+/** Statistics programs write NaN for missing values. */
 function number(value: number): number | string | null {
   if (Number.isNaN(value)) return null;
   return Number.isFinite(value) ? value : value > 0 ? 'inf' : '-inf';
@@ -216,13 +216,13 @@ function half(bytes: Uint8Array): number {
   return sign * 2 ** (exponent - 15) * (1 + fraction);
 }
 
-/** A signed integer from its bytes, the highest first. */
+/** A signed integer from its bytes, in big-endian order. */
 function signed(bytes: Uint8Array): bigint {
   const hex = Buffer.from(bytes).toString('hex');
   return hex === '' ? 0n : BigInt.asIntN(bytes.length * 8, BigInt(`0x${hex}`));
 }
 
-/** A decimal as its digits, without zeros at the end of the fraction; as a number if a double has the same digits. */
+/** A decimal by its digits, without trailing zeros in the fraction; as a number if a double has the same digits. */
 function decimal(unscaled: bigint, scale: number): number | string {
   const sign = unscaled < 0n ? '-' : '';
   const digits = String(unscaled < 0n ? -unscaled : unscaled).padStart(scale + 1, '0');
@@ -241,7 +241,7 @@ function dateText(days: number): string {
 
 const perMs: Readonly<Record<string, bigint>> = { MILLIS: 1n, MICROS: 1_000n, NANOS: 1_000_000n };
 
-/** A Date, if whole milliseconds and a known zone allow it; else text with all digits, and without a zone if it has none. */
+/** A Date, if whole milliseconds and a known zone allow it. Otherwise text with all digits, without a zone if it has none. */
 function instant(value: number | bigint, { unit, isLocal }: TimeType, isTop: boolean): Date | string {
   const units = perMs[unit] ?? 1n;
   // Rounded down, also before 1970.
@@ -286,10 +286,10 @@ function json(bytes: Uint8Array, name: string): unknown {
   return document.value;
 }
 
-/** The widths of the integers and addresses that ClickHouse writes as bytes without a type. */
+/** The widths in bytes at which ClickHouse writes integers and addresses without a type. */
 const untypedWidths: ReadonlySet<number> = new Set([16, 32]);
 
-/** Bytes without a type: text that was padded with zeros, or at some widths anything. */
+/** Bytes without a type: text padded with zeros or, at some widths, anything else. */
 function fixedText(bytes: Uint8Array, width: number, name: string): string {
   let end = bytes.length;
   if (!untypedWidths.has(width)) while (end > 0 && bytes[end - 1] === 0) end -= 1;

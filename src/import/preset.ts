@@ -1,4 +1,4 @@
-// What the presets share: the records of a row, parts of keys, times, and the memory of what rows have said about users.
+// What the presets share: the records made from a row, parts of keys, times, and the memory of what rows have said about users.
 
 import { createHash } from 'node:crypto';
 import { imports, lengths } from '../contract/limits.js';
@@ -16,13 +16,13 @@ export type Made =
   | { readonly kind: 'event'; readonly event: Fields }
   | { readonly kind: 'message'; readonly type: SegmentType; readonly message: Fields };
 
-/** Makes the records of a row, or says why there are none. `key`: the one that follows from the row's place. */
+/** Makes the records of a row, or says why there are none. `key`: the key derived from the row's place. */
 export type Preset = (row: Fields, key: string) => readonly Made[] | string;
 
 export type PresetOptions = {
-  /** The time zone, for an export whose times are local. */
+  /** The time zone, for exports with local times. */
   readonly zone: Zone | undefined;
-  /** Whether a user with a device is a word that many strangers share, such as null. Each such row is counted. */
+  /** Whether a user who has a device is a word that many strangers share, such as null. Each call counts one such row. */
   readonly isShared: (user: string) => boolean;
 };
 
@@ -39,7 +39,7 @@ export function hashOf(...values: readonly unknown[]): string {
     .slice(0, 22);
 }
 
-/** A key of these parts. One that is too long, since the export's own id nearly is, becomes a hash. */
+/** A key made of these parts. If it would be too long, since the export's own id nearly is, the key is a hash. */
 export function joinedKey(...parts: readonly string[]): string {
   const key = parts.join(':');
   return isLongerThan(key, lengths.idempotencyKeyMax) ? `long:${hashOf(key)}` : key;
@@ -51,7 +51,7 @@ export function objectOf(value: unknown): Record<string, unknown> {
     : {};
 }
 
-/** A row's time in milliseconds since 1970, or why it has none: it would otherwise get the time of the import. */
+/** A row's time in milliseconds since 1970, or why it has none. Without a time, a row would get that of the import. */
 export function instantIn(column: string, value: unknown, format: TimeFormat): number | string {
   if (!isGiven(value)) return `has no time in the column ${column}`;
   const time = readTime(value, format);
@@ -68,16 +68,16 @@ export type Said = {
 };
 
 /**
- * Turns what rows say about users into records, each once: identifications of devices, and properties that have changed. Rows may be
- * out of order, so properties are sent only if no later row of the user was read before. A word such as null, which some systems
- * export as a user, merges no devices.
+ * Turns what rows say about users into records, each once: identifications of devices, and properties that have changed. Rows may be out of
+ * order, so properties are sent only if no later row of the user was read before. If the user is a word such as null, which some systems
+ * export, no devices are merged.
  */
 export function createUserMemory({
   isShared,
 }: Pick<PresetOptions, 'isShared'>): (said: Said) => readonly Made[] {
-  /** The properties of the latest row of each person, whichever devices the rows are of. */
+  /** The properties in the latest row of each user, whichever device the row is of. */
   const latest = new Map<string, { readonly traits: string; readonly timeMs: number }>();
-  /** The users and devices that were sent as the same. */
+  /** The pairs of user and device that were already sent. */
   const links = new Set<string>();
   return ({ user, device: ofRow, traits, timeMs, messageId }) => {
     const isUser = isGiven(user);

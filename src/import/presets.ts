@@ -1,6 +1,6 @@
 // Turns rows of other systems' exports into records. Messages of Segment's protocol are sent as they are, to its endpoint, which
-// knows identifications and traits. A row's key is what its maker calls unique, so rows that are distinct there are distinct here.
-// The presets for web analytics are in web-presets.ts.
+// understands identifications and traits. A row's key consists of what its system calls unique, so rows that are distinct there are
+// distinct here. The presets for web analytics are in web-presets.ts.
 
 import { epochSeconds } from '../contract/limits.js';
 import { segmentTypes } from '../contract/segment.js';
@@ -54,8 +54,8 @@ const presets: Readonly<Record<PresetName, (options: PresetOptions) => Preset>> 
 };
 
 /**
- * Segment's archive has corrected times, or has what is needed for that: the sender's clock was wrong by the difference between
- * sentAt and receivedAt. A row's key is its messageId.
+ * Segment's archive has corrected times, or what is needed to correct them: the sender's clock was wrong by the difference between sentAt
+ * and receivedAt. A row's key is its messageId.
  * @see https://segment.com/docs/connections/spec/common/
  * @see https://segment.com/docs/guides/duplicate-data/
  */
@@ -83,9 +83,9 @@ function createSegment(): Preset {
 }
 
 /**
- * Lines of Mixpanel's raw export. Times are in seconds, or in milliseconds in later exports; in projects made before 2023 they are
- * in the project's time zone. An event is identified by its name, distinct_id, time and $insert_id together. The first one with a
- * $user_id and a $device_id merges them.
+ * Lines of Mixpanel's raw export. Times are in seconds or, in later exports, in milliseconds; in projects made before 2023 they are in the
+ * project's time zone. An event is identified by its name, distinct_id, time and $insert_id together. A user and a device are merged by the
+ * first event that has both $user_id and $device_id.
  * @see https://docs.mixpanel.com/reference/event-deduplication
  * @see https://docs.mixpanel.com/docs/tracking-methods/id-management/identifying-users-simplified
  * @see https://developer.mixpanel.com/reference/raw-event-export
@@ -131,8 +131,8 @@ function createMixpanel({ zone, isShared }: PresetOptions): Preset {
 }
 
 /**
- * Lines of Amplitude's export API. An event with a user and a device identifies the device. A row's key is its uuid. Files of one hour may
- * overlap in time.
+ * Lines of Amplitude's export API. An event that has a user and a device identifies the device. A row's key is its uuid, since files of one
+ * hour may overlap in time.
  * @see https://amplitude.com/docs/apis/analytics/export
  */
 function createAmplitude(options: PresetOptions): Preset {
@@ -183,8 +183,8 @@ const amplitudeColumns = [
 ] as const;
 
 /**
- * Rows of Heap's exported events, with the table's name as the event. An event is in every table whose definition it meets, under
- * the same event_id, so the table is a part of the key.
+ * Rows of Heap's exported events, with the table's name as the event. An event is in every table whose definition it meets, with the same
+ * event_id, so the key includes the table.
  * @see https://help.heap.io/hc/en-us/articles/37271929896977
  */
 function readHeap(row: Fields, key: string): readonly Made[] | string {

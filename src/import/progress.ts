@@ -1,4 +1,4 @@
-// What an import shows while it runs, on stderr: a bar at a terminal, otherwise a line every ten seconds.
+// What an import prints on stderr while it runs: a progress bar on a terminal, otherwise a line every ten seconds.
 
 import { SingleBar } from 'cli-progress';
 import type { RateLimit, Sender } from './sender.js';
@@ -16,7 +16,7 @@ export function showProgress(
 ): Progress {
   const beganMs = performance.now();
   const before = counts().read;
-  /** The first share that was shown: a continued import begins with what was done before. */
+  /** The share that was shown first: a continued import starts with what was done before. */
   let first: { readonly share: number; readonly ms: number } | undefined;
   const rate = () =>
     Math.round((counts().read - before) / Math.max(0.001, (performance.now() - beganMs) / 1000));
@@ -27,7 +27,7 @@ export function showProgress(
     const done = now - (first?.share ?? now);
     const spentS = done > 0 ? ((nowMs - (first?.ms ?? nowMs)) / 1000) * ((1 - now) / done) : undefined;
     const met = limit();
-    // How fast rows went before they met a limit says nothing about how fast they go under it.
+    // The speed of rows before they met a limit says nothing about their speed under it.
     const limitedS = met === undefined || now === 0 ? 0 : ((read / now - read) / met.rowsMax) * met.seconds;
     const leftS = spentS === undefined ? undefined : Math.max(spentS, limitedS);
     const why = waiting();

@@ -1,5 +1,5 @@
-// The file of refused rows, as NDJSON: each row as it was read, with its key and the reason. Once mended, the file can be imported
-// with the same options, and each row keeps its key.
+// The file of refused rows, as NDJSON: each row as it was read, with its key and the reason. Once the rows are corrected, the file can be
+// imported with the same options, and each row keeps its key.
 
 import { closeSync, ftruncateSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
@@ -18,15 +18,15 @@ export type Rejects = {
 /** What the import's state says about the file. */
 export type RejectsBefore = {
   readonly bytes: number;
-  /** Whether an import continues, so that the file is its own. */
+  /** Whether an import is being continued, so that the file is its own. */
   readonly goesOn: boolean;
   /** Whether all files of the state are done, so that the size of the file is final. */
   readonly isDone: boolean;
 };
 
 /**
- * Opens the file. If an import continues, the rows after `bytes` are removed, since they were refused after the state was
- * written. A file that another import left, or that was edited since, is not written to.
+ * Opens the file. If an import continues, removes the rows after `bytes`, which were refused after the state was written. Does not write to
+ * a file that another import left, or that was edited since.
  */
 export function openRejects(path: string, { bytes, goesOn, isDone }: RejectsBefore): Rejects {
   let file: number;
@@ -64,7 +64,7 @@ export function openRejects(path: string, { bytes, goesOn, isDone }: RejectsBefo
   };
 }
 
-/** Writes a whole line, since a disk that is nearly full may take only a part. Throws ImportError if it takes no more. */
+/** Writes a whole line: a nearly full disk may take only a part of it at first. Throws ImportError if it takes no more. */
 function writeLine(path: string, file: number, line: string, end: number): number {
   const bytes = Buffer.from(line);
   try {

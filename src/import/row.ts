@@ -12,13 +12,13 @@ export type Row = {
   readonly value: Readonly<Record<string, unknown>> | undefined;
   readonly surrogates: boolean;
   readonly longNumerals: ReadonlySet<string>;
-  /** Why it cannot be read, and its text. */
+  /** Why the row cannot be read, and its text. */
   readonly fault?: string;
   readonly text?: string;
 };
 
 export const rowsPerChunk = 1000;
-/** A chunk also ends after this many bytes: rows may be large, and several chunks are in memory at once. */
+/** A chunk also ends after this many bytes, since rows may be large and several chunks are in memory at once. */
 export const chunkBytesMax = 8 * 1024 * 1024;
 
 export type ReadOptions = {
@@ -26,24 +26,24 @@ export type ReadOptions = {
   readonly after: number;
   /** The columns that the mapping names; a file with a header must have them. */
   readonly columns: readonly string[];
-  /** Whether the other columns are used, too. */
+  /** Whether the other columns are used as well. */
   readonly takesRest: boolean;
-  /** The column of times, and the zone of those times that have none. */
+  /** The column of times, and the zone for times that name none. */
   readonly timeColumn: string | undefined;
   readonly zone: Zone | undefined;
-  /** Whether CSV was written by MySQL. */
+  /** Whether MySQL wrote the CSV. */
   readonly isMysql?: boolean;
-  /** What CSV has in place of a missing value. */
+  /** The text that stands for a missing value in CSV. */
   readonly nullText?: string | undefined;
-  /** Called with the share of the file that was read. */
+  /** Called with the share of the file that has been read. */
   readonly onShare: (share: number) => void;
 };
 
 const none: ReadonlySet<string> = new Set();
-/** What is known of the values of a row that does not come from JSON. */
+/** These properties of every row that does not come from JSON. */
 export const plain = { surrogates: false, longNumerals: none };
 
-/** Throws ImportError if a wanted column is missing or there twice: a row can have only one value of a name. */
+/** Throws ImportError if a wanted column is missing or occurs twice: a row can have only one value under a name. */
 export function assertColumns(
   { name }: Input,
   { columns, takesRest }: Pick<ReadOptions, 'columns' | 'takesRest'>,
@@ -70,7 +70,7 @@ function shown(column: string): string {
   return column === '' || column !== column.trim() ? JSON.stringify(column) : column;
 }
 
-/** An error of reading a file, with the file's name. Throws ImportError if the file was changed, which explains any error. */
+/** An error while reading a file, with the file's name. If the file was changed, which explains any error, throws ImportError for that. */
 export function unreadable(input: Input, error: unknown): ImportError {
   assertUnchanged(input);
   return error instanceof ImportError

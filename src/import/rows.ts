@@ -1,5 +1,5 @@
-// The rows of a file, in chunks, from a place on. A place is a row's number in its file. It is the same whenever the file is read,
-// and keys and the state of an import rely on that.
+// The rows of a file, in chunks, from a place on. A place is a row's number in its file. It is the same whenever the file is read, which
+// keys and the state of an import rely on.
 
 import { parseDocument } from '../parsing/document.js';
 import { contentOf } from './content.js';
@@ -9,7 +9,7 @@ import { splitLines, splitValues } from './json-elements.js';
 import { readParquet } from './parquet-rows.js';
 import { chunkBytesMax, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
 
-/** Reads a file. Throws ImportError if it is not of its format. */
+/** Reads a file. Throws ImportError if the file is not in its format. */
 export function readRows(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
   switch (input.format) {
     case 'ndjson':
@@ -31,7 +31,7 @@ async function* readJson(
   let rows: Row[] = [];
   let chunkBytes = 0;
   try {
-    // A line that is not UTF-8 is found when it is parsed, so only that row is refused.
+    // A line that is not UTF-8 is noticed when it is parsed, so only that row is refused.
     const content = input.encoding === 'utf-8' ? contentOf(input, onShare) : textIn(input, onShare);
     for await (const { place, bytes } of split(content)) {
       if (place <= after) continue;

@@ -1,5 +1,5 @@
-// Runs an import: rows are mapped and sent in chunks. Several chunks are under way at once but are counted in their order, so that
-// one place says how far a file is stored, and counts and rejects are exact whenever the import is killed.
+// Runs an import: maps and sends rows in chunks. Several chunks are under way at once but are counted in order. So one place says how far a
+// file is stored, and counts and rejects are exact whenever the import is killed.
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
@@ -27,26 +27,29 @@ import {
 } from './state.js';
 import { nameIn } from './values.js';
 
-/** Chunks under way. 16 were no faster than 4 (47 and 45 s for 3 million flights), and after a kill more have to be repeated. */
+/**
+ * Chunks under way at once. With 16 an import was no faster than with 4 (47 and 45 s for 3 million flights), and more has to be repeated
+ * after a kill.
+ */
 const chunksAtOnce = 4;
-/** Characters under way, which bounds large rows. */
+/** Characters under way at once; a bound for large rows. */
 const charactersAtOnce = 1 << 24;
 const stateEveryMs = 250;
 
-/** What people should know about the rows besides their counts. */
+/** What people should know about the rows, in addition to their counts. */
 export type Notes = {
-  /** What had to be mended, by reason. */
+  /** How many values were mended, by reason. */
   readonly mended: Record<string, number>;
   /** Numbers with a decimal comma that were kept as text, by column. */
   readonly commas: Record<string, number>;
-  /** Rows of a user who is a word that strangers share, and of a device, by word. */
+  /** Rows that would merge a device into a word that strangers share, by word. */
   readonly sharedWords: Record<string, number>;
   readonly sameKeys: SameKeys;
   /** Notes about whole files. */
   readonly words: string[];
 };
 
-/** How many rows have which status. `unknown`: they are not stored. */
+/** How many rows have which status. `unknown`: the row is not stored. */
 export type Verified = Record<ReceiptStatus, number>;
 
 export type Imported = Counts & { readonly verified?: Verified };
@@ -61,7 +64,7 @@ export function createNotes(): Notes {
   };
 }
 
-/** Notes that a file has no row: perhaps it was read in a way in which it is not written. */
+/** Notes if a file has no rows: perhaps it was read in the wrong format. */
 function noteRowless({ words }: Notes, { name, bytes }: Input, read: number): void {
   if (read === 0 && bytes > 0) words.push(`${name}: no row was found in its ${bytes} bytes`);
 }
@@ -75,7 +78,7 @@ function addNotes({ mended, commas, sharedWords }: Notes, mapper: Mapper): void 
   add(sharedWords, mapper.sharedWords);
 }
 
-/** Imports all files. Settles when every row is stored or refused or, after a `stop`, once the chunks under way are done. */
+/** Imports all files. Settles when every row is stored or refused or, after `stop`, once the chunks under way are done. */
 export async function runImport(
   options: ImportOptions,
   stop: AbortSignal,
@@ -98,7 +101,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
   notes.words.push(...(await continueGrown(state, inputs)));
   const wasDone = isDone(state);
   const unchecked = inputs.filter(({ hash }) => !wasChecked(state, hash));
-  // The state has all files before a row is refused: otherwise everything would seem done.
+  // The state lists all files before a row is refused: otherwise everything would seem done.
   for (const input of inputs) fileState(state, input);
   for (const input of inputs)
     if (isSameFile(input.path, options.rejectsFile))
@@ -179,7 +182,7 @@ type Work = {
 };
 
 type Settled = { readonly rows: readonly Row[]; readonly results: readonly RowResult[] };
-/** What became of a row: stored, wholly stored before, or refused and why. */
+/** What happened to a row: stored, already stored entirely, or refused and why. */
 type RowResult = 'stored' | 'repeat' | { readonly refused: string };
 
 async function importFile({
@@ -195,7 +198,7 @@ async function importFile({
 }: Work): Promise<void> {
   const { rowsPerSecondMax } = options;
   const done = file.place;
-  // What a preset makes of a row may depend on those before, so it is shown the ones that are done again.
+  // What a preset makes of a row may depend on earlier rows, so it also gets the rows that were already done.
   const reading = readRows(
     input,
     readingOf(options, mapper, options.mapping.preset === undefined ? done : 0, onShare),
@@ -209,7 +212,7 @@ async function importFile({
     characters -= oldest.characters;
     settle(await oldest.settled);
   };
-  // Chunks of messages are sent one after another, since their order decides what users become.
+  // Chunks of messages are sent one after another, since their order decides how users are merged.
   let lastMessages: Promise<unknown> = Promise.resolve();
   const beganMs = performance.now();
   let begun = 0;
@@ -236,7 +239,7 @@ async function importFile({
       rows,
       results: resultsOf(rows, prepared, { events: ofEvents, messages: ofMessages }),
     }));
-    // It is awaited in its turn. Until then a failure must not count as unhandled.
+    // It is awaited later, in order. Until then a failure must not count as unhandled.
     settled.catch(() => undefined);
     onTheWay.push({ settled, characters: prepared.characters });
     characters += prepared.characters;
@@ -252,7 +255,7 @@ type OnTheWay = { readonly settled: Promise<Settled>; readonly characters: numbe
 type Placed = { readonly row: number; readonly json: string };
 type Prepared = {
   readonly lanes: Readonly<Record<Lane, Placed[]>>;
-  /** Rows that were not sent, and why. */
+  /** Rows that are not sent, with the reason. */
   readonly faults: ReadonlyMap<number, string>;
   readonly characters: number;
 };
@@ -291,7 +294,7 @@ function sendLane(sender: Sender, lane: Lane, records: readonly Placed[]): Promi
   );
 }
 
-/** What became of each row. The service says how many records of a batch were repeats, not which ones; only the number matters. */
+/** What happened to each row. The service says how many records of a batch were repeats, not which; only the number matters here. */
 function resultsOf(
   rows: readonly Row[],
   { lanes, faults }: Prepared,
@@ -312,7 +315,7 @@ function resultsOf(
   });
 }
 
-/** Counts a chunk, as a whole or not at all, since writing the rejects file may fail. */
+/** Counts a chunk, entirely or not at all, since writing the rejects file may fail. */
 function add(
   file: FileState,
   rows: readonly Row[],
@@ -352,8 +355,8 @@ function readingOf(
 }
 
 /**
- * Reads all files again and asks for a receipt of every record, under the keys that were sent. A row counts by the worst of its
- * records. Settles with how many rows have which status, without those that the service refused.
+ * Reads all files again and asks for a receipt of every record, under the keys that were sent. A row has the worst status of its records.
+ * Settles with how many rows have which status, leaving out those that the service refused.
  */
 async function verify(
   options: ImportOptions,
@@ -400,7 +403,7 @@ function describe(options: ImportOptions): object {
   };
 }
 
-/** What a dry run finds: the first records, and the faults by kind, with some places of each. */
+/** What a dry run finds: the first records, and the faults by kind, each with some of its places. */
 export type DryRun = {
   readonly read: number;
   readonly refused: number;

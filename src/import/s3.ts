@@ -1,6 +1,6 @@
-// Objects of S3 as files of an import: which ones an address names, and their content. They are read by AWS's own client, with the
-// credentials, region and endpoint of the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3, …), as by
-// AWS's command line. The client is loaded at the first such address, and is not among the packages that everybody installs.
+// Objects of S3 as files of an import: which objects an address names, and their content. AWS's own client reads them, with the
+// credentials, region and endpoint of the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3, …), like AWS's
+// command line. The client is loaded at the first such address, and is not among the packages that everybody installs.
 
 import type { Readable } from 'node:stream';
 import type { S3Client } from '@aws-sdk/client-s3';
@@ -8,7 +8,7 @@ import { ImportError } from './options.js';
 
 type Library = typeof import('@aws-sdk/client-s3');
 
-/** An object. `etag`: identifies the content that was listed. */
+/** An object. `etag` identifies the content that was listed. */
 export type S3Object = {
   readonly name: string;
   readonly bucket: string;
@@ -17,9 +17,9 @@ export type S3Object = {
 };
 
 export type S3 = {
-  /** The object with exactly this name, or else all whose names begin with it. Throws ImportError if there is none. */
+  /** The object with exactly this name, or else all objects whose names begin with it. Throws ImportError if there is none. */
   list(address: string): Promise<S3Object[]>;
-  /** The content of an object. Throws ImportError if it is no longer the one that was listed. */
+  /** The content of an object. Throws ImportError if it is not the content that was listed. */
   read(object: S3Object): Promise<Readable>;
 };
 
@@ -30,7 +30,7 @@ export function isS3Address(word: string): boolean {
 /** Connects to S3. A stop ends the reading. */
 export async function connectS3(stop: AbortSignal): Promise<S3> {
   const library = await loadLibrary();
-  // AWS and the servers of other makers both take the bucket in the path.
+  // Both AWS and other servers accept the bucket in the path.
   const client = new library.S3Client({ forcePathStyle: true, followRegionRedirects: true });
   const options = { abortSignal: stop };
 
@@ -60,7 +60,7 @@ async function listObjects(
       objects.push({ name: `s3://${bucket}/${key}`, bucket, key, etag });
   }
   const exact = objects.filter(({ key }) => key === prefix);
-  // Some tools make objects that stand for folders. They hold no rows.
+  // Some tools create objects that stand for folders and hold no rows.
   const found = exact.length > 0 ? exact : objects.filter(({ key }) => !key.endsWith('/'));
   if (found.length === 0) throw new ImportError(`${address}: no object's name begins so`);
   return found;

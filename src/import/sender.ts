@@ -1,6 +1,6 @@
-// Sends batches of records until each is stored or refused. A request is sent again unchanged if the answer is 429, 500 or 503, or
-// does not come from the service: its keys make that harmless. Only the service itself refuses records; a gateway's 403 says
-// nothing about rows. A request that is too large for the service or for a gateway is sent in halves.
+// Sends batches of records until each record is stored or refused. A request is sent again unchanged if the answer is 429, 500 or 503, or
+// does not come from the service; its keys make that harmless. Only the service itself refuses records: a gateway's 403 says nothing about
+// rows. A request that is too large for the service or for a gateway is sent in halves.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -10,17 +10,17 @@ import { aboutSending, isAcknowledgement } from '../contract/outcomes.js';
 import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 
-/** What became of a batch. */
+/** What happened to a batch. */
 export type Sent = {
   readonly stored: number;
-  /** Records that were stored before, under the same keys. */
+  /** Records that were already stored under the same keys. */
   readonly repeats: number;
   readonly refused: readonly Refused[];
 };
-/** `index`: of the record in its batch. */
+/** `index`: the record's index in its batch. */
 export type Refused = { readonly index: number; readonly reason: string };
 
-/** Thrown if the import is told to stop while a request waits to be sent again. */
+/** Thrown if the import is told to stop while a request waits for its next attempt. */
 export class Stopped extends Error {}
 
 export type RateLimit = { readonly name: string; readonly rowsMax: number; readonly seconds: number };
@@ -29,16 +29,16 @@ export type RateLimit = { readonly name: string; readonly rowsMax: number; reado
 export type ReceiptStatus = 'stored' | 'waiting' | 'deleted' | 'unknown';
 
 export type Sender = {
-  /** Asks whether the service takes records for the environment. Throws ImportError if not. */
+  /** Asks whether the service accepts records for the environment. Throws ImportError if it does not. */
   probe(): Promise<void>;
   /** Settles when every record is stored or refused. Rejects with ImportError when the service refuses the caller. */
   send(lane: Lane, records: readonly string[]): Promise<Sent>;
   /**
-   * Settles with what has become of the records with these keys. It asks about waiting records again, as long as some of them are being
+   * Settles with what has happened to the records with these keys. Asks about waiting records again for as long as some of them are being
    * stored. Rejects as `send` does.
    */
   receipts(keys: readonly string[]): Promise<ReadonlyMap<string, ReceiptStatus>>;
-  /** Why requests wait now; undefined if they do not. */
+  /** Why requests are waiting; undefined if none is. */
   waiting(): 'limits' | 'service' | undefined;
   /** The rate limit that requests have met; undefined if they have met none. */
   limit(): RateLimit | undefined;
@@ -49,7 +49,7 @@ const firstPauseMs = 250;
 const pauseMsMax = 15_000;
 const freshTokenPauseMs = 200;
 
-/** Where a request is sent to. */
+/** Where a request is sent. */
 type Path = Lane | 'receipts';
 const paths: Readonly<Record<Path, string>> = {
   events: '/api/track',
@@ -57,7 +57,7 @@ const paths: Readonly<Record<Path, string>> = {
   receipts: '/api/v1/receipts',
 };
 const waitingPauseMs = 1_000;
-/** Whether an answer 200 is the service's, by a field that it always has there. */
+/** Whether an answer with status 200 comes from the service: checks a field that its answers always have. */
 const isOwn: Readonly<Record<Path, (body: Answer['body'] | undefined) => boolean>> = {
   events: isAcknowledgement,
   messages: (body) => typeof body?.success === 'boolean',
@@ -87,7 +87,7 @@ export function createSender(
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
   const waits = { limits: 0, service: 0 };
   let limit: RateLimit | undefined;
-  /** The fewest bytes for which a gateway has refused a body. */
+  /** The size of the smallest body that a gateway has refused as too large. */
   let refusedBytes = Number.POSITIVE_INFINITY;
 
   function headersOf(lane: Path): Record<string, string> {
@@ -150,7 +150,7 @@ export function createSender(
     waits[kind] -= 1;
   }
 
-  /** Repeats a request until the service gives a final answer; settles with that. */
+  /** Repeats a request until the service gives a final answer, and settles with it. */
   async function postUntilAnswered(lane: Path, body: Buffer): Promise<Answer> {
     let failingSinceMs = nowMs();
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
@@ -161,7 +161,7 @@ export function createSender(
         if (answer.status === 429 && isOurs(answer)) {
           limit = answer.limit ?? limit;
           await pause('limits', answer.retryAfterMs ?? pauseMs);
-          // It works, however long it takes.
+          // The service works, however long it takes.
           failingSinceMs = nowMs();
           pauseMs = firstPauseMs;
           continue;
@@ -180,7 +180,7 @@ export function createSender(
   }
 
   async function send(lane: Lane, records: readonly string[]): Promise<Sent> {
-    // In some exports a row holds many events.
+    // In some exports one row holds many events.
     if (records.length > counts.bulkEventsMax) return sendHalves(lane, records);
     const sent = bodyOf(lane, records);
     if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
@@ -238,11 +238,11 @@ export function createSender(
 
   async function probe(): Promise<void> {
     let answer: Answer;
-    // `check` keeps this from being counted as a refused record.
+    // `check` keeps the service from counting this as a refused record.
     const ask = () => post('events', bodyOf('events', []), '?check=1');
     try {
       answer = await ask();
-      // A token that was just made may not have reached every process of the service yet.
+      // A new token may not have reached every process of the service yet.
       for (let asked = 0; answer.status === 401 && asked < 10; asked++) {
         await wait(freshTokenPauseMs);
         answer = await ask();
@@ -283,7 +283,7 @@ function limitIn(policy: unknown): RateLimit | undefined {
   return name === undefined ? undefined : { name, rowsMax: Number(rows), seconds: Number(seconds) };
 }
 
-/** Whether the service itself answered: its refusals have a code, and another 200 is no answer. */
+/** Whether the service itself answered: its refusals have a code, and only its own form of a 200 counts. */
 function isOurs({ status, body }: Answer): boolean {
   return status === 200 || typeof body.err?.code === 'string';
 }

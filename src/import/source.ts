@@ -1,14 +1,11 @@
-// The bytes of a file as it was found. Keys and places follow from its hash, so no later byte may be of other content: each reading
-// ends where the hashed bytes ended, and gives nothing once the file was written to or another one has its name.
+// The bytes of a file as it was found. Keys and places are derived from its hash, so no later reading may return other content: each
+// reading ends where the hashed bytes ended, and fails once the file was written to or replaced.
 
 import { type BigIntStats, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { ImportError } from './options.js';
 
-/**
- * A file that was found. `name`: what the user called it; `bytes`: its size; `version`: which file it was, and when it was last
- * written to.
- */
+/** A file that was found. `name`: how the user called it; `bytes`: its size; `version`: identifies the file and its last change. */
 export type Source = {
   readonly name: string;
   readonly path: string;
@@ -16,7 +13,7 @@ export type Source = {
   readonly version: string;
 };
 
-/** Throws ImportError unless it is a file, and the error of the file system if it is not there. */
+/** Throws ImportError if it is not a file, and the file system's error if it does not exist. */
 export function findSource(name: string, path: string): Source {
   const stats = statSync(path, { bigint: true });
   if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
@@ -38,12 +35,12 @@ export function assertUnchanged({ name, path, version }: Source): void {
 }
 
 export type OpenSource = {
-  /** The bytes from `start` to before `end`. Throws ImportError if the file was changed before they were read. */
+  /** The bytes from `start` up to, but not including, `end`. Throws ImportError if the file was changed before they were read. */
   readonly read: (start: number, end: number) => Promise<Buffer>;
   readonly close: () => Promise<void>;
 };
 
-/** Opens a file once for many readings. */
+/** Opens a file for many reads. */
 export async function openSource(source: Source): Promise<OpenSource> {
   const { name, path, version } = source;
   const file = await open(path).catch((error) => {

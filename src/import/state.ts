@@ -1,6 +1,6 @@
-// How far an import is: for each file, identified by its content, the place up to which all rows are stored or refused, and the
-// counts up to there. A new state is written beside the old one and then put in its place, so that a kill leaves one or the other.
-// What was sent after the last writing is sent again under the same keys.
+// How far an import has got: for each file, identified by its content, the place up to which all rows are stored or refused, and the counts
+// up to there. A new state is written beside the old one and then replaces it, so that a kill leaves one or the other. What was sent after
+// the last write is sent again under the same keys.
 
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
@@ -13,9 +13,9 @@ export type FileState = Counts & {
   /** All rows up to this place are stored or refused. */
   place: number;
   done: boolean;
-  /** The format in which the place counts: in another one it would be another row. */
+  /** The format to which the place refers: in another format, it would be another row. */
   format: Format;
-  /** The size of the file, and the hash of its content at its first import, of which its keys are made. */
+  /** The size of the file, and the hash of its content at the first import, from which its keys are made. */
   bytes?: number;
   keys?: string;
   /** The size of the content of a compressed file, of which `keys` is the hash. */
@@ -25,7 +25,7 @@ export type FileState = Counts & {
 export type ImportState = {
   readonly version: 1;
   readonly app_id: string;
-  /** The mapping of the rows: with another one the counts would mean nothing. */
+  /** The mapping of the rows. With another mapping the counts would mean nothing. */
   readonly mapping: string;
   /** The size of the rejects file that belongs to this state. */
   rejects_bytes: number;
@@ -34,11 +34,11 @@ export type ImportState = {
 
 export type OpenedState = {
   readonly state: ImportState;
-  /** Whether there was a state before, so that the rejects file belongs to it. */
+  /** Whether a state existed before, so that the rejects file belongs to it. */
   readonly isOld: boolean;
 };
 
-/** Reads the state, or begins one. Throws ImportError if it belongs to another import that has made progress. */
+/** Reads the state, or begins a new one. Throws ImportError if the existing one belongs to another import that has made progress. */
 export function openState(path: string, appId: string, mapping: string): OpenedState {
   const fresh: ImportState = { version: 1, app_id: appId, mapping, rejects_bytes: 0, files: {} };
   let text: string;
@@ -72,7 +72,7 @@ function isState(state: ImportState | undefined): state is ImportState {
   return numbers.every(Boolean) && Number.isSafeInteger(state.rejects_bytes);
 }
 
-/** Throws ImportError if it cannot be written. */
+/** Writes the state. Throws ImportError if that fails. */
 export function writeState(path: string, state: ImportState): void {
   const next = `${path}.next`;
   try {
@@ -89,7 +89,7 @@ export function writeState(path: string, state: ImportState): void {
   }
 }
 
-/** The state of a file, which begins with its first row. Throws ImportError if it was begun in another format. */
+/** The state of a file; a new one begins at the first row. Throws ImportError if the file was begun in another format. */
 export function fileState(state: ImportState, { hash, name, format, bytes }: FileNames): FileState {
   state.files[hash] ??= {
     name,
@@ -108,7 +108,7 @@ export function fileState(state: ImportState, { hash, name, format, bytes }: Fil
       throw new ImportError(
         `${name}: the state has its rows as ${file.format}, and now it is read as ${format}; name another --state and --rejects`,
       );
-    // That it had no rows in one format says nothing about another.
+    // A file that had no rows in one format may have some in another.
     file.done = false;
   }
   file.format = format;
@@ -127,7 +127,7 @@ type FileNames = {
   readonly bytes: number;
 };
 
-/** Whether every file of the state is imported; false if it has none, since it was not begun. */
+/** Whether every file of the state is imported; false if it lists none, since the import has not begun. */
 export function isDone({ files }: ImportState): boolean {
   const all = Object.values(files);
   return all.length > 0 && all.every(({ done }) => done);

@@ -1,4 +1,4 @@
-// Times of imported rows: RFC 3339, numbers of a given unit, and patterns. The zone of a time is never guessed. Pure.
+// Times of imported rows: RFC 3339, numbers in a given unit, and patterns. The zone of a time is never guessed. Pure.
 
 import { epochSeconds, imports } from '../contract/limits.js';
 import { completeTimestamp, readInstant } from '../ingest/timestamp.js';
@@ -10,19 +10,19 @@ export type TimeFormat = {
   /** Nanoseconds in one unit of a number. */
   readonly unitNs?: number;
   readonly pattern?: { readonly form: RegExp; readonly parts: readonly string[] };
-  /** The zone of times without one. */
+  /** The zone for times that name none. */
   readonly zone: Zone | undefined;
 };
 
-/** Milliseconds since 1970, or why there are none, in words that end a sentence about the column. */
+/** Milliseconds since 1970; or why there are none, in words that end a sentence about the column. */
 export type TimeResult = number | string;
 
-/** What to do about a time without a zone. */
+/** What to do about a time that names no zone. */
 export const zoneWanted = '--time-zone must say which: UTC, +02:00 or a name such as Europe/Berlin';
 
 const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 1 };
 const nsPerMs = 1e6;
-/** A number in plain decimals. Other things that JavaScript takes for numbers (blanks, 0x10, lists) are not times. */
+/** A number in plain decimals. Other texts that JavaScript reads as numbers (blanks, 0x10, lists) are not times. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
 /** The farthest from 1970 that a Date can be, in milliseconds. */
 const instantMax = 8.64e15;
@@ -30,7 +30,7 @@ const instantMax = 8.64e15;
 const tokens = /YYYY|MM|M|DD|D|HH|H|hh|h|mm|ss|S+|A|Z/g;
 const longToken: Readonly<Record<string, string>> = { M: 'MM', D: 'DD', H: 'HH', h: 'hh' };
 
-/** Reads the name of a unit, or a pattern; returns what is wrong if it is neither. */
+/** Reads the name of a unit, or a pattern. Returns what is wrong if the text is neither. */
 export function readTimeFormat(format: string | undefined, zone: Zone | undefined): TimeFormat | string {
   if (format === undefined || format === 'iso') return { kind: 'auto', zone };
   const unitNs = units[format];
@@ -42,7 +42,7 @@ export function readTimeFormat(format: string | undefined, zone: Zone | undefine
     if (part === 'Z') return '(Z|[+-]\\d\\d:?\\d\\d)';
     if (part === 'A') return '([AaPp]\\.?[Mm]\\.?)';
     if (part === 'S') return '(\\d{1,9})';
-    // A month or day of one letter may have one digit or two.
+    // A month or day written with one letter may have one or two digits.
     return token.length === 1 ? '(\\d{1,2})' : `(\\d{${token.length}})`;
   });
   for (const part of ['YYYY', 'MM', 'DD'])
@@ -99,7 +99,7 @@ function isDecimal(value: unknown): boolean {
   return typeof value === 'string' && decimal.test(value.trim());
 }
 
-/** A date such as 202401011200. As milliseconds it would be silently one of 1976. */
+/** A date such as 202401011200. Read as milliseconds, it would silently become a time in 1976. */
 const dateOfDigits = /^(199\d|20\d\d|2100)(\d\d)(\d\d)(\d\d)(\d\d)(?:\.0*)?$/;
 
 function isDateToo(value: unknown): boolean {
@@ -109,13 +109,13 @@ function isDateToo(value: unknown): boolean {
   );
 }
 
-/** The time of a number, in whole milliseconds, rounded down. Computed by digits: in doubles 1.001 × 1000 is less than 1001. */
+/** The time of a number, in whole milliseconds, rounded down. Computed from the digits: in doubles, 1.001 × 1000 is less than 1001. */
 function timeOfNumber(value: unknown, unitNs: number): TimeResult {
   if (Number.isSafeInteger(value) && unitNs >= nsPerMs) return (value as number) * (unitNs / nsPerMs);
   const isNumber = typeof value === 'number' || typeof value === 'bigint';
   const match = decimal.exec(isNumber ? String(value) : typeof value === 'string' ? value.trim() : '');
   if (match === null) {
-    // Such as 1e-7 and 1e+21.
+    // Numbers such as 1e-7 and 1e+21.
     if (Number.isFinite(value)) return Math.floor((value as number) * (unitNs / nsPerMs));
     return 'is not a plain number, which --timestamp-format says';
   }

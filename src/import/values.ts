@@ -1,11 +1,13 @@
 // What the values of a row's fields can be used for. Pure.
 
-/** Whether a field holds something. Exports leave out what they do not know, or write null or an empty string. */
+/** Whether a field holds something. For an unknown value, exports leave out the field, or write null or an empty string. */
 export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null && value !== '';
 }
 
-/** The same for a field that names or dates something. There, blanks alone mean nothing: some exports pad their columns. */
+/**
+ * Like `isPresent`, for a field that names or dates something. Blanks alone count as nothing there, since some exports pad their columns.
+ */
 export function isGiven(value: unknown): boolean {
   return isPresent(value) && (typeof value !== 'string' || /\S/.test(value));
 }
@@ -17,8 +19,8 @@ export function given(value: unknown): unknown {
 export type Name = string | undefined | { readonly fault: string };
 
 /**
- * The text of a field that names a row, a session or a user; undefined if it holds nothing. A value without a text of its own is a
- * fault: all objects would have the same name, and a rounded number could be another row's.
+ * The text of a field that names a row, a session or a user; undefined if it holds nothing. A value without a text of its own is a fault:
+ * all objects would get the same name, and a rounded number could be that of another row.
  */
 export function nameIn(column: string, value: unknown): Name {
   if (!isGiven(value)) return undefined;
@@ -28,7 +30,7 @@ export function nameIn(column: string, value: unknown): Name {
   return { fault: `has neither a text nor an integer in the column ${column}` };
 }
 
-/** Why there is no name, in words that continue a sentence about the row. */
+/** Why a name is not usable, in words that continue a sentence about the row; undefined if it is. */
 export function faultIn(name: unknown): string | undefined {
   return typeof name === 'object' ? (name as { fault: string }).fault : undefined;
 }

@@ -1,5 +1,5 @@
-// Turns rows of exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo into records. A device is merged into a user where
-// the maker says that they are the same; an id that strangers may share never is.
+// Turns rows of exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo into records. A device is merged into a user if the
+// system says that they are the same. An id that strangers may share is never merged.
 
 import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
@@ -20,9 +20,9 @@ import {
 import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
 
 /**
- * Rows of its batch exports, of events or of persons. `$is_identified` says whether the distinct_id is a user; a library without it
- * names the device. Only `$identify` merges two ids. An event carries the properties that its person had then. A person has a row
- * for each of its ids, of which those that have the library's form come from it and not from the customer.
+ * Rows of PostHog's batch exports, of events or of persons. `$is_identified` says whether the distinct_id is a user; libraries that do not
+ * send it name the device. Only `$identify` merges two ids. An event carries the properties that its person had at the time. A person has a
+ * row for each of its ids; an id in the library's form was made by the library, not by the customer.
  * @see https://posthog.com/docs/data-pipelines/batch-exports/s3
  */
 export function createPostHog(options: PresetOptions): Preset {
@@ -73,7 +73,10 @@ export function createPostHog(options: PresetOptions): Preset {
   };
 }
 
-/** A UUID or, of posthog-js before July 2023: time, random digits, browser, screen and a time again, each in hexadecimal. */
+/**
+ * An id in the library's form: a UUID or, from posthog-js before July 2023, time, random digits, browser, screen and time again, each in
+ * hexadecimal.
+ */
 const ofLibrary =
   /^(?:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|([0-9a-f]{6})[0-9a-f]+-0[0-9a-f]+(-[0-9a-f]+){2}-\2[0-9a-f]+)$/i;
 
@@ -92,8 +95,8 @@ function objectIn(value: unknown): Fields | undefined {
 }
 
 /**
- * Rows of Google Analytics' BigQuery export, as NDJSON or Parquet. They have no key: a row is identified by its place in its batch
- * or, in exports from before July 2024, which have no such place, by its parameters.
+ * Rows of Google Analytics' BigQuery export, as NDJSON or Parquet. They have no key. A row is identified by its place in its batch or, in
+ * exports from before July 2024, which lack that, by its parameters.
  * @see https://support.google.com/analytics/answer/7029846
  */
 export function createGa4(options: PresetOptions): Preset {
@@ -154,8 +157,8 @@ function valuesOf(column: string, list: unknown): { readonly values: Fields; rea
 }
 
 /**
- * Rows of Plausible's table `events_v2`, as JSON: `SELECT * FROM events_v2 FORMAT JSONEachRow`. What the dashboard exports are only
- * totals. A visitor's id changes daily and rows have no id, so their places are their keys.
+ * Rows of Plausible's table `events_v2`, as JSON: `SELECT * FROM events_v2 FORMAT JSONEachRow`. The dashboard exports only totals. A
+ * visitor's id changes daily and rows have no id, so their places are their keys.
  * @see https://github.com/plausible/analytics/blob/master/lib/plausible/clickhouse_event_v2.ex
  */
 export function readPlausible(row: Fields, key: string): readonly Made[] | string {
@@ -189,8 +192,8 @@ export function readPlausible(row: Fields, key: string): readonly Made[] | strin
 }
 
 /**
- * Rows of `website_event.csv` in Umami's export. A session is made of the address and the browser, so devices behind one address may
- * share it: it is never merged into a user.
+ * Rows of `website_event.csv` in Umami's export. A session is derived from address and browser, so devices behind one address may share it.
+ * So it is never merged into a user.
  * @see https://github.com/umami-software/umami/blob/master/db/clickhouse/schema.sql
  */
 export function readUmami(row: Fields, key: string): readonly Made[] | string {
@@ -209,7 +212,7 @@ export function readUmami(row: Fields, key: string): readonly Made[] | string {
   });
 }
 
-/** An event, or why one of its names is not usable. */
+/** An event, or why one of its names cannot be used. */
 function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made[] | string {
   const { anonymousId, idempotency_key, session_id } = event;
   return (
@@ -218,8 +221,8 @@ function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made
 }
 
 /**
- * Visits as `Live.getLastVisitsDetails` of Matomo's API returns them, in JSON. Each action of a visit is an event. An action's key is
- * its number (`pageId`); goals and orders have none, and are identified by what they are and when they happened.
+ * Visits as `Live.getLastVisitsDetails` of Matomo's API returns them, in JSON. Each action of a visit is an event. An action's key is its
+ * number (`pageId`). Goals and orders have none, and are identified by their content and time.
  * @see https://developer.matomo.org/api-reference/reporting-api#Live
  * @see https://github.com/matomo-org/matomo/blob/5.x-dev/plugins/Actions/VisitorDetails.php
  */

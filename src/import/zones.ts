@@ -1,4 +1,4 @@
-// Time zones of local times: UTC, a fixed offset, or a name in IANA's table such as Europe/Berlin. Pure.
+// Time zones of local times: UTC, a fixed offset, or a name in the IANA database such as Europe/Berlin. Pure.
 
 export type Zone = {
   readonly name: string;
@@ -7,7 +7,7 @@ export type Zone = {
 };
 
 const dayMs = 86_400_000;
-/** Zones change their offsets only at multiples of this: a quarter of an hour. */
+/** Zones change their offsets only at multiples of a quarter of an hour. */
 const steadyMs = 900_000;
 
 export const utc: Zone = { name: 'UTC', instantOf: (localMs) => localMs };
@@ -39,7 +39,7 @@ function namedZone(timeZone: string): Zone | undefined {
   } catch {
     return undefined;
   }
-  /** How far the zone is ahead of UTC at an instant. */
+  /** How many ms the zone is ahead of UTC at an instant. */
   const aheadMs = (ms: number): number => {
     const parts = Object.fromEntries(
       format.formatToParts(ms).map(({ type, value }) => [type, Number(value)]),
@@ -62,7 +62,10 @@ function namedZone(timeZone: string): Zone | undefined {
   };
 }
 
-/** How far the zone is ahead at a local time. If the time occurs twice, the first one counts; a skipped one moves after the change. */
+/**
+ * How many ms the zone is ahead of UTC at a local time. If that time occurs twice, the first one counts; a time that is skipped moves after
+ * the change.
+ */
 function aheadAtLocal(localMs: number, aheadMs: (ms: number) => number): number {
   const before = aheadMs(localMs - dayMs);
   const after = aheadMs(localMs + dayMs);

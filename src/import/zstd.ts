@@ -1,11 +1,11 @@
-// Decompresses zstd (RFC 8878). `fzstd` decodes the blocks of each frame. This checks what `fzstd` takes on trust: that each frame
-// is complete, has the size and the checksum that it states, and needs no dictionary and no more memory than allowed.
+// Decompresses zstd (RFC 8878). `fzstd` decodes the blocks of each frame. This file checks what `fzstd` takes on trust: that each frame is
+// complete, has the size and checksum that it states, and needs neither a dictionary nor more memory than allowed.
 
 import { Decompress } from 'fzstd';
 import xxhash from 'xxhash-wasm';
 import { imports } from '../contract/limits.js';
 
-/** Why content cannot be decompressed, in words that continue after the name of the file. */
+/** Why content cannot be decompressed, in words that follow the name of the file. */
 export class Undecodable extends Error {}
 
 export function corrupt(reason: string): Undecodable {
@@ -41,7 +41,7 @@ export async function* unzstd(compressed: AsyncIterable<Uint8Array>): AsyncGener
       const content = await source.take(contentBytes);
       const checksum = isLast && header.hasChecksum ? await source.take(4) : Buffer.alloc(0);
       block = isLast ? undefined : await readBlock(source, header.blockBytesMax);
-      // Passed with the header of the next block: otherwise the decoder would hold it back until the frame ends.
+      // Decoded together with the header of the next block: otherwise the decoder would hold the content back until the frame ends.
       decode(decoder, Buffer.concat([content, block?.header ?? checksum]), isLast);
       if (isLast && header.hasChecksum && BigInt(checksum.readUInt32LE()) !== (hash.digest() & 0xffff_ffffn))
         throw corrupt('a checksum in it is wrong');
@@ -54,7 +54,7 @@ export async function* unzstd(compressed: AsyncIterable<Uint8Array>): AsyncGener
 
 const frameMagic = 0xfd2fb528;
 
-/** Whether zstd content begins like this: with a frame, or with a skippable frame. */
+/** Whether this is the beginning of zstd content: a frame, or a skippable frame. */
 export function isZstd(head: Buffer): boolean {
   return head.length >= 4 && (head.readUInt32LE() === frameMagic || isSkippable(head));
 }
@@ -113,14 +113,14 @@ function uintOf(bytes: Buffer): bigint {
 
 type Block = { readonly isLast: boolean; readonly header: Buffer; readonly contentBytes: number };
 
-/** Reads the header of a block, whose content follows. */
+/** Reads the header of a block; the block's content follows it. */
 async function readBlock(source: Source, bytesMax: number): Promise<Block> {
   const header = await source.take(3);
   const fields = header.readUIntLE(0, 3);
   const type = (fields >> 1) & 3;
   const size = fields >> 3;
   if (type === 3 || size > bytesMax) throw corrupt('invalid zstd data');
-  // Type 1 is one byte that is repeated `size` times.
+  // A block of type 1 is one byte that is repeated `size` times.
   return { isLast: (fields & 1) === 1, header, contentBytes: type === 1 ? 1 : size };
 }
 
@@ -134,7 +134,7 @@ type Source = {
 function createSource(content: AsyncIterable<Uint8Array>): Source {
   const chunks = content[Symbol.asyncIterator]();
   let rest: Buffer = Buffer.alloc(0);
-  /** Settles with whether there was another chunk, which is then in `rest`. */
+  /** Reads the next chunk into `rest`. Settles with false if there is none. */
   const next = async () => {
     const { value, done } = await chunks.next();
     if (done !== true) rest = Buffer.from(value.buffer, value.byteOffset, value.length);
