@@ -14,8 +14,8 @@ export {
 
 const streams = new WeakMap<object, Socket>();
 
-// The library hears one error of each connection. TLS may report a second one, such as a server's alert after its certificate was
-// refused, and an error that nobody hears ends the process.
+// The library listens for only one error of each connection. TLS may report a second one, such as a server's alert after its certificate
+// was refused, and an error without a listener ends the process.
 Object.defineProperty(AbstractConnector.prototype, 'stream', {
   get(this: object) {
     return streams.get(this);
@@ -28,8 +28,8 @@ Object.defineProperty(AbstractConnector.prototype, 'stream', {
 
 const disconnect = Redis.prototype.disconnect;
 
-// A connection that is ended while it waits for its next attempt would never say so: who waits for its end, or for its commands, would
-// wait for ever. The library knows such an end from connections that wait for their first attempt.
+// A connection that is ended while it waits for its next attempt would never report its end, and whoever waits for that, or for its
+// commands, would wait for ever. The library handles this only for connections that wait for their first attempt.
 Redis.prototype.disconnect = function (this: Redis, again = false) {
   if (!again && this.status === 'reconnecting') this.status = 'wait';
   disconnect.call(this, again);
