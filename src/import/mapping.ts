@@ -1,5 +1,5 @@
 // Turns rows into the records to send. Columns become the fields of an event, or a preset decides what a row is. The record is then
-// corrected as a lenient environment does, and checked as the service does, so that a dry run reports what the service would.
+// mended as a lenient environment does, and checked as the service does, so that a dry run reports what the service would.
 
 import { createHash } from 'node:crypto';
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
