@@ -6,7 +6,7 @@ import { sentenceOf } from './words.js';
 
 export type { Account, Deletion, EnvironmentOfList, FoundRows, Person } from './commands.js';
 
-/** A refusal in the service's words, or no answer at all. */
+/** A refusal in the service's words, or the failure to get an answer. */
 export class ApiError extends Error {
   /** The HTTP status; 0 if no answer came. */
   readonly status: number;
@@ -43,7 +43,7 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const answer = (await response.json().catch(() => ({}))) as Readonly<Record<string, unknown>>;
   if (response.ok) return answer as Result;
   const { message } = (answer.err ?? {}) as { message?: string };
-  // If somebody has signed in since the request was sent, the answer is not about their session.
+  // If somebody else has signed in since the request was sent, the answer does not concern their session.
   if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
   if (answer.second_factor === 'required') secondFactorIsRequired();
   throw new ApiError(
@@ -60,7 +60,7 @@ export async function reloadAccounts(): Promise<Answer<'listAccounts'>> {
   return loaded;
 }
 
-/** The paths of signing in: there, 401 means wrong credentials and not that a session has ended. */
+/** The paths of signing in, where 401 means wrong credentials rather than the end of a session. */
 const isSignIn = /^\/(session|invitation)(\/|\?|$)/;
 
 /** A part of a path. */

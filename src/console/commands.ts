@@ -1,5 +1,5 @@
-// What the console knows about the administration's commands, which src/admin/commands defines: the types of their answers and, put
-// into the bundle by the build, who may give which, and what the audit log calls them.
+// What the console knows about the administration's commands, which src/admin/commands defines: the types of their answers and, put into
+// the bundle by the build, who may run which command, and what the audit log calls it.
 
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import type { Role } from '../contract/roles.js';

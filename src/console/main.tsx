@@ -1,4 +1,4 @@
-// The console: a single document, which shows the page that its address names.
+// The console: a single document that shows the page named by its address.
 
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -51,17 +51,17 @@ function App() {
 const accountsEveryMs = 30_000;
 
 function Shell({ person: self }: { readonly person: Person }) {
-  // Repeated, so that even a page that asks for nothing else notices when its reader's access has changed.
+  // Repeated, so that even a page that requests nothing else notices when its reader's access has changed.
   const loaded = useLoad(self.person_id, reloadAccounts, accountsEveryMs);
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
   const page = shown.find((each) => each.path === path.value || each.formerly === path.value);
   useEffect(loadAhead, []);
   useEffect(() => {
     document.title = `${page?.title ?? 'No such page'} · Sluice`;
-    // On narrow screens the links need more room than there is, so the present one is scrolled into view.
+    // On narrow screens the links do not all fit, so the current one is scrolled into view.
     document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [page]);
-  // If this fails, the session goes on, so the page must not look signed out.
+  // If this fails, the session continues, so the page must not look signed out.
   const signOut = async () => {
     await call('DELETE', '/session').catch((error: unknown) => {
       if (!(error instanceof ApiError && error.status === 401)) throw error;

@@ -1,9 +1,9 @@
-// Finds the page that the address names. Links between pages change the address without loading anything.
+// Finds the page for the current address. Links between pages change the address without loading anything.
 
 import { signal } from '@preact/signals';
 
 export const path = signal(location.pathname);
-/** What follows the `#` in the address. Browsers do not send it to the server. */
+/** The part of the address after the `#`. Browsers do not send it to the server. */
 export const hash = signal(location.hash.slice(1));
 
 addEventListener('popstate', () => {
@@ -18,7 +18,7 @@ export function go(to: string): void {
   scrollTo(0, 0);
 }
 
-/** For links between pages: a plain click changes the page; other clicks, such as those for a new tab, are left to the browser. */
+/** Handles clicks on links between pages: a plain click changes the page; the browser handles all others, such as those for a new tab. */
 export function onLink(event: MouseEvent): void {
   const link = event.currentTarget as HTMLAnchorElement;
   if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;

@@ -1,4 +1,4 @@
-// Who is signed in, and which account and environment the pages are about: all that pages share.
+// Who is signed in, and which account and environment the pages are about; all state that pages share.
 
 import { computed, effect, signal } from '@preact/signals';
 import { type Account, mayDo, type Person, type Right } from './commands.js';
@@ -9,7 +9,7 @@ export const person = signal<Person | null | undefined>(undefined);
 /** Whether people can sign in through a provider of single sign-on. */
 export const singleSignOn = signal(false);
 
-/** What the sign-in says above its form, such as that the session has ended. */
+/** What the sign-in says above its form; for example, that the session has ended. */
 export const notice = signal('');
 
 export const accounts = signal<readonly Account[]>([]);
@@ -20,17 +20,17 @@ export const account = computed(
   () => accounts.value.find(({ account_id }) => account_id === chosenId.value) ?? accounts.value[0],
 );
 
-/** The app_id that was chosen last. Other pages begin with it, if it belongs to the chosen account. */
+/** The app_id that was chosen last. Pages start with it if it belongs to the chosen account. */
 export const chosenEnvironment = signal('');
 
-/** The id of the case that somebody works on. */
+/** The id of the case that the person is working on. */
 export const chosenCase = signal('');
 
 export function chooseAccount(id: string): void {
   chosenId.value = id;
 }
 
-/** Whether the person may give a command. Pages do not offer what they may not do. */
+/** Whether the person may run a command. Pages do not offer commands that the person may not run. */
 export function may(command: Right): boolean {
   const { value } = person;
   return value != null && mayDo(value.role, command);
@@ -47,7 +47,7 @@ export function secondFactorIsRequired(): void {
   if (value != null) person.value = { ...value, second_factor: false, needs_second_factor: true };
 }
 
-/** Shows the sign-in, and forgets what the next person may not see. */
+/** Shows the sign-in, and forgets what the next person must not see. */
 export function leave(): void {
   person.value = null;
   accounts.value = [];
@@ -56,7 +56,7 @@ export function leave(): void {
 
 const choiceName = 'sluice-console-account';
 
-/** The choice that was kept. If the browser denies its storage, a choice lasts only as long as the page. */
+/** The stored choice. If the browser denies its storage, a choice lasts only as long as the page. */
 function readChoice(): string {
   try {
     return localStorage.getItem(choiceName) ?? '';
@@ -73,7 +73,10 @@ effect(() => {
   }
 });
 
-/** Returns the value if the error is a DOMException, by which a browser denies something; throws any other, which is a fault of ours. */
+/**
+ * Returns the value if the error is a DOMException, which means that a browser denies something. Throws any other error, since it is a
+ * fault of ours.
+ */
 export function onlyDenied<Value>(error: unknown, value: Value): Value {
   if (error instanceof DOMException) return value;
   throw error;

@@ -1,4 +1,4 @@
-// The way in: the sign-in, and the page of an invitation.
+// Signing in, and the page of an invitation.
 
 import { useState } from 'preact/hooks';
 import { ApiError, call } from './api.js';
@@ -70,7 +70,7 @@ export function SignIn() {
   );
 }
 
-// A map, since an address may name a property that every object has.
+// A map, since the address may contain the name of a property that every object has.
 const refusals: ReadonlyMap<string | null, string> = new Map([
   ['provider', 'The single sign-on failed. Try again, or ask an operator of this service.'],
   ['again', 'The single sign-on took too long, or began in another window. Try again.'],
@@ -91,7 +91,7 @@ export function Invitation() {
   const found = useLoad(invitation, () => call<Invited>('POST', '/invitation', { invitation }));
   const work = async () => {
     const begun = await call<Begun>('POST', '/invitation/accept', { invitation, password });
-    // The link is used up, and should not stay in the history.
+    // The link is used up, so it should not stay in the history.
     history.replaceState(null, '', '/');
     go('/');
     enter(begun);

@@ -1,4 +1,4 @@
-// Puts the service's messages into the words of the pages. Programs read them, too, so they name fields as requests do.
+// Rewrites the service's messages for the pages. Programs read them too, so they name fields as requests do.
 
 import type { LimitName } from '../contract/limits.js';
 import { type OutcomeCode, outcomes } from '../contract/outcomes.js';
@@ -41,7 +41,7 @@ export function meaningOf(code: string): string {
   return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : code;
 }
 
-/** What is wrong with the books of some minutes. What is missing in one is not made up for by what is too many in another. */
+/** What is wrong with the books of some minutes. Records missing in one minute are not offset by surplus records in another. */
 export function imbalanceOf(differences: readonly number[]): string {
   const sumOf = (sign: 1 | -1) => differences.reduce((sum, each) => sum + Math.max(0, sign * each), 0);
   return [[sumOf(1), 'missing'] as const, [sumOf(-1), 'too many'] as const]

@@ -13,9 +13,9 @@ export type Arrived = Pick<Answer<'showLive'>, 'events'> & {
   }[];
 };
 
-/** What came of a call: words if it sends nothing, else how to find out whether it has arrived. */
+/** What a call should lead to: a text if it sends nothing, otherwise a check whether its effect has arrived. */
 export type Outcome = string | ((answer: Arrived) => boolean);
-/** The words for a call of which the library sent nothing. */
+/** The text for a call of which the library sent nothing. */
 export const refused = 'refused';
 
 type Caller = { readonly userId: string | undefined; readonly identity?: string | undefined };
@@ -31,9 +31,9 @@ type Call = {
 };
 
 const callsMax = 50;
-/** A call that takes longer than this is not just waiting: something is wrong. */
+/** A call that takes longer than this is not merely waiting: something is wrong. */
 const waitMsMax = 20_000;
-/** How many users are asked for, the latest first. */
+/** How many users the page asks about, the latest ones. */
 const idsMax = 5;
 
 export const calls = signal<readonly Call[]>([]);
@@ -60,7 +60,7 @@ export function hasEvent(call: string): Outcome {
   return ({ events }) => events.some(({ properties }) => properties.call === call);
 }
 
-/** Whether the library has refused a part of the present call, with words that begin like this. */
+/** Whether the library has refused a part of the current call with a warning that begins like this. */
 export function wasRefused(beginning = ''): boolean {
   return told.some((line) => line.startsWith(beginning));
 }
@@ -80,7 +80,7 @@ export function makeCall(caller: Caller, code: string, work: () => Outcome): voi
   rememberUser(caller);
 }
 
-/** Notes which calls have arrived. A call that was made offline may still arrive after it counted as late. */
+/** Records which calls have arrived. A call made offline may still arrive after it counted as late. */
 export function settleCalls(answer: Arrived): void {
   const now = performance.now();
   calls.value = calls.value.map((call) => {
@@ -92,7 +92,7 @@ export function settleCalls(answer: Arrived): void {
   });
 }
 
-/** From now on also asks for this user. An absent or empty name is not asked for. */
+/** Also asks about this user from now on. Skips absent and empty names. */
 export function rememberUser({ userId, identity }: Caller): void {
   remember(userIds, userId);
   remember(identities, identity);

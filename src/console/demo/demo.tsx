@@ -1,4 +1,4 @@
-// The demo: buttons for what the client library can do, and what has arrived of it. It is a document of its own, so that the library
+// The demo: buttons for what the client library can do, and the events that have arrived. It is a document of its own, so that the library
 // does not record the console.
 
 import { render } from 'preact';
@@ -19,7 +19,7 @@ const { appId = '', baseUrl = '' } = root.dataset;
 
 const everyMs = 1_000;
 const everyMsWhileWaiting = 200;
-/** A request's line and headers have to fit 4 KiB. */
+/** The request line and the headers together have to fit into 4 KiB. */
 const queryCharsMax = 3_000;
 
 async function load(): Promise<Arrived> {
@@ -29,7 +29,7 @@ async function load(): Promise<Arrived> {
   for (const id of userIds) query.append('user_id', id);
   for (const identity of identities) {
     query.append('identity', identity);
-    // If they are long, the names of earlier users are left out.
+    // If the names are long, those of earlier users are left out.
     if (String(query).length > queryCharsMax) break;
   }
   const reply = await fetch(`/demo/arrived?${query}`).catch(() => {

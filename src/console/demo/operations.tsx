@@ -6,10 +6,10 @@ import type { Sluice } from '../../libraries/client/web/surface.js';
 import { hasEvent, makeCall, mark, type Outcome, refused, wasRefused } from './calls.js';
 import { Card } from './card.js';
 
-/** Made by the snippet; the library takes its place once the script is there. */
+/** The snippet creates it; the library replaces it once the script has loaded. */
 export const { sluice } = window as unknown as { readonly sluice: Sluice };
 
-/** Whether this page has opted out, which the library does not tell; only this page changes it. */
+/** Whether this page has opted out. The library does not tell, but only this page changes it. */
 const optedOutKey = 'sluice-demo:opted-out';
 const isOptedOut = () => localStorage.getItem(optedOutKey) === '1';
 

@@ -1,10 +1,10 @@
-// The demo's phone: the iOS surface of the client library, with this page as its device. It has a user and a storage of its own.
+// The demo's phone: the iOS surface of the client library, with this page as its device. It has its own user and its own storage.
 
 import { signal } from '@preact/signals';
 import { createIosSluice } from '../../libraries/client/ios.js';
 import { hasEvent, makeCall, mark } from './calls.js';
 
-/** Separates what the phone keeps from what the page's library keeps. */
+/** Separates what the phone stores from what the page's library stores. */
 const prefix = 'phone:';
 const atRest = { code: '', words: 'Shake to pair.' };
 const shown = signal(atRest);

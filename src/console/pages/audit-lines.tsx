@@ -1,4 +1,4 @@
-// Lines of the audit log, in words: who did what. All of them can be saved as a file.
+// Lines of the audit log in words: who did what. The reader can save all of them as a file.
 
 import { useState } from 'preact/hooks';
 import { csvOf } from '../../parsing/csv/write.js';
@@ -14,7 +14,7 @@ import { detailText, outcomeText } from './audit-words.js';
 
 export type AuditEntry = Answer<'listAudit'>[number];
 
-/** How many lines the service sends at most. */
+/** The maximum number of lines that the service sends at once. */
 const perPage = 100;
 
 const actors: Readonly<Record<string, string>> = {
@@ -60,7 +60,7 @@ function whoOf({ actor, actor_name }: AuditEntry): string {
   return [actors[actor] ?? actor, actor_name].join(' ').trim();
 }
 
-/** `of`: the parameters that choose the lines. */
+/** `of`: the query parameters that select the lines. */
 export function AuditLines(props: {
   readonly of: Readonly<Record<string, string | undefined>>;
   readonly caption: string;

@@ -1,5 +1,5 @@
-// The audit log: who did what to which account, environment, key or deletion request. Operators see all accounts, privacy officers
-// what was done with users.
+// The audit log: who did what to which account, environment, key or deletion request. Operators see all accounts; privacy officers see what
+// was done with users.
 
 import { useState } from 'preact/hooks';
 import type { Role } from '../../contract/roles.js';

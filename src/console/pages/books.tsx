@@ -1,4 +1,4 @@
-// The books of an environment: what became of every record that was accepted on a day.
+// The books of an environment: what happened to every record that it accepted on a day.
 
 import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';

@@ -4,7 +4,7 @@ import { actionText } from '../commands.js';
 import { type Case, soonDays } from '../parts/case.js';
 import { dayOf, dayText, today } from '../parts/parts.js';
 
-/** The day, and whether it is near or over. */
+/** The day on which a case is due, and whether that is near or past. */
 export function Due({ of: { due_on, state, closed_at } }: { readonly of: Case }) {
   const dayMs = 24 * 60 * 60 * 1000;
   const until = closed_at === undefined ? today() : dayOf(new Date(closed_at));

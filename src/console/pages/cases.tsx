@@ -1,4 +1,4 @@
-// Cases: what people have asked of the account, by the day when an answer is due.
+// Cases: requests that people make to the account, by the day when the answer is due.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';

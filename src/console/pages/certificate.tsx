@@ -1,4 +1,4 @@
-// Certificates of deletions: as a page to print, and the page where anybody sees whether one is genuine.
+// Certificates of deletions: a page to print, and a page where anybody can check whether a certificate is genuine.
 
 import { useEffect, useState } from 'preact/hooks';
 import { type Account, ApiError, call, part } from '../api.js';
@@ -13,7 +13,7 @@ import { may } from '../session.js';
 type Signed = Answer<'showCertificate'>;
 type Certificate = Signed['certificate'];
 
-/** Who submitted a deletion, if the reader may know it. */
+/** Who submitted a deletion, as far as the reader may know it. */
 async function askerOf({ deletion_request_id: id, account_id, submitted_by }: Certificate): Promise<string> {
   const kind =
     submitted_by === undefined
@@ -28,7 +28,7 @@ async function askerOf({ deletion_request_id: id, account_id, submitted_by }: Ce
   return line?.actor === 'person' ? line.actor_name : kind;
 }
 
-/** The page to print; its address names the request behind the hash. */
+/** The page to print. The part of its address after the # names the request. */
 export function CertificatePage() {
   const id = hash.value;
   const loaded = useLoad(id, async () => {
@@ -120,7 +120,7 @@ function CertificateText(props: {
 
 type Checked = Answer<'showVerified'>;
 
-/** For everybody, without signing in. */
+/** Open to everybody, without signing in. */
 export function VerifyPage() {
   const [name, setName] = useState('');
   const [checked, setChecked] = useState<Checked | undefined>(undefined);
@@ -138,7 +138,7 @@ export function VerifyPage() {
       setFault(error.message);
     }
   };
-  // A file may be dropped anywhere: beside a field it would otherwise replace the page.
+  // A file may be dropped anywhere on the page: beside the field, the browser would replace the page with it.
   useEffect(() => {
     const over = (event: DragEvent) => {
       event.preventDefault();

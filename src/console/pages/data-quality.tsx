@@ -112,7 +112,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
   );
 }
 
-/** A chart with a line for each of the most frequent reasons, and one for all others. */
+/** A chart with one line for each of the most frequent reasons, and one for all others together. */
 function Reasons({ rejections }: { readonly rejections: Rejections }) {
   if (rejections.reasons.length === 0) return <p class="muted">Nothing was refused in this time.</p>;
   return <Chart shows="Refused records over time" of={rejections} linesOf={linesOf} />;

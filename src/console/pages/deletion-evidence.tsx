@@ -22,7 +22,7 @@ export function Evidence(props: {
 }) {
   const { account, close } = props;
   const path = `/deletions/${part(props.deletion.deletion_request_id)}`;
-  // It may have progressed since the list was loaded.
+  // The deletion may have progressed since the list was loaded.
   const { data: deletion = props.deletion } = useResource<Deletion>(path);
   const isComplete = deletion.status === 'complete';
   return (
@@ -92,7 +92,7 @@ function timeOf(at: string | undefined) {
 
 const header = ['line of your list', 'records', 'similar users'];
 
-/** What was counted for each user. No names are kept, so users are shown by their lines in the list. */
+/** What was counted for each user. No names are kept, so users are shown by their line numbers in the list. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const load = (cursor?: string) =>
     call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);

@@ -21,7 +21,7 @@ export const states: Readonly<Record<DeletionState, string>> = {
 
 type Told = Pick<Deletion, 'status' | 'state' | 'users_found'>;
 
-/** Complete, and none of its users had any rows: perhaps the wrong names were submitted. */
+/** The request is complete, and none of its users had any rows: perhaps the wrong names were submitted. */
 export function isOfNobody({ status, users_found }: Told): boolean {
   return status === 'complete' && users_found === 0;
 }

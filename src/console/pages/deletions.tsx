@@ -1,4 +1,4 @@
-// Deletions and exports of an account: what was requested, and how far it is.
+// Deletions and exports of an account: what was requested, and how far each request is.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';

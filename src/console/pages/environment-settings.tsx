@@ -1,5 +1,5 @@
-// The settings of an environment: how records are checked, how many are taken, and how long they are kept. Only what was changed is
-// sent, so that two people who change different settings at once do not undo each other's.
+// The settings of an environment: how records are checked, how many are accepted, and how long they are kept. Only changed settings are
+// sent, so that two people who change different settings at once do not undo each other's changes.
 
 import { useState } from 'preact/hooks';
 import { type LimitName, rateLimits } from '../../contract/limits.js';

@@ -1,4 +1,4 @@
-// Which events an environment has sent lately, and what their properties look like.
+// Which events an environment has sent recently, and what their properties look like.
 
 import { useState } from 'preact/hooks';
 import { call, type EnvironmentOfList, part } from '../api.js';
@@ -22,7 +22,7 @@ const noEvent = (
   </>
 );
 
-/** How many names are shown at first; a field finds the others. */
+/** How many names are shown at first; the search field finds the others. */
 const listed = 20;
 
 export function EventNames({ environment }: { readonly environment: EnvironmentOfList }) {
@@ -102,7 +102,7 @@ function percentOf({ count }: EventName, all: readonly EventName[]): number {
   return Math.round((1000 * count) / all.reduce((sum, each) => sum + each.count, 0)) / 10;
 }
 
-/** A share in words. Never 0 %, since a name in the list has events. */
+/** A share in words. Never 0 %, since every name in the list has events. */
 function shareText(percent: number): string {
   return percent === 0 ? '< 0.1 %' : `${percent.toLocaleString()} %`;
 }
@@ -111,7 +111,7 @@ const types = ['number', 'boolean', 'time', 'text'] as const;
 
 type PropertiesOf = { readonly path: string; readonly event: string; readonly days: string };
 
-/** By POST, since the name may be too long for a URL. */
+/** Requested by POST, since the name may be too long for a URL. */
 function Properties({ path, ...of }: PropertiesOf) {
   const load = () => call<Answer<'listEventProperties'>>('POST', path, of);
   const properties = useLoad(`${path} ${of.days} ${of.event}`, load);

@@ -1,4 +1,4 @@
-// The rows that ClickHouse refused, for operators, who send them again once the cause is corrected.
+// The rows that ClickHouse refused, for operators, who can send them again once the cause is corrected.
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';
@@ -8,7 +8,7 @@ import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
-/** When a row failed. The service sends the time in UTC, without naming a zone. */
+/** The time when a row failed. The service sends it in UTC, without a zone. */
 function failedAt({ failed_at }: Answer<'listFailed'>[number]): string {
   return `${failed_at.replace(' ', 'T')}Z`;
 }

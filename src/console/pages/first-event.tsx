@@ -1,4 +1,4 @@
-// The first event of an environment: programs that send one, until it has arrived.
+// The first event of an environment: shows programs that send one, until it has arrived.
 
 import { useEffect, useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
@@ -13,7 +13,7 @@ type First = Answer<'showFirstEvent'>;
 
 const everyMs = 1_000;
 
-/** Shows nothing for an environment that had events before. */
+/** Shows nothing if the environment already had events. */
 export function FirstEvent({ environment }: { readonly environment: EnvironmentOfList }) {
   const [wasEmpty, setWasEmpty] = useState(false);
   const [first, setFirst] = useState<First | undefined>(undefined);

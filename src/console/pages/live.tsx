@@ -59,7 +59,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   const look = async () => {
     const from = place.current;
     const page = await call<Page>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
-      // The service stops answering after a while; then the reader has to begin again.
+      // The service stops answering after a while; the reader then has to start again.
       if (error instanceof ApiError && !error.isTemporary) {
         place.current = '';
         setEnded(error.message);
@@ -67,7 +67,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
       }
       throw error;
     });
-    // If the place has changed, the reader has begun again meanwhile.
+    // If the place has changed, the reader has started again in the meantime.
     if (place.current === from) {
       place.current = page.place;
       setEvents((known) => [...page.events, ...known].slice(0, keptMax));
@@ -76,7 +76,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
     return page;
   };
   const stream = useLoad(isWatching ? path : undefined, look, everyMs);
-  // After a pause it goes on where it was. A new place reaches back some seconds, so with it the list begins anew.
+  // After a pause, the list continues where it was. A new place reaches back some seconds, so the list then starts again.
   const begin = async () => {
     if (place.current === '') {
       const begun = await call<Answer<'watchLive'>>('POST', path);

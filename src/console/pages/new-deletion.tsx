@@ -10,7 +10,7 @@ import { Check, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 
-/** The answer: the deletion begins, or waits for a second person. */
+/** The answer to a submission: the deletion begins, or waits for a second person. */
 type Submitted = { readonly status: string };
 
 type FormProps = { readonly account: Account; readonly close: () => void };

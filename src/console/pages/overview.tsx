@@ -1,4 +1,4 @@
-// Overview: whether all is well and what needs a hand, how many records arrive, and which were refused.
+// Overview: whether all is well, what needs attention, how many records arrive, and which were refused.
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
@@ -18,7 +18,7 @@ const chart = later(() => import('../parts/chart.js'));
 
 type Traffic = Answer<'showTraffic'>;
 
-/** An open page costs the service less than a hundredth of a core. */
+/** At this interval an open page costs the service less than a hundredth of a core. */
 const everyMs = 10_000;
 const chartEveryMs = { hour: 30_000, week: 60_000 } as const;
 
@@ -111,11 +111,11 @@ function sumOf(counts: readonly number[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** Today compared with yesterday and the week, by the reader's days. */
+/** Today compared with yesterday and with the week, in days of the reader's time zone. */
 function Days({ traffic }: { readonly traffic: Traffic }) {
   const { at, accepted, limited, rejected, step_seconds: step } = traffic;
   const now = new Date();
-  // The same time of the day, also if the clocks were changed meanwhile.
+  // The same time of day, even if the clocks were changed in between.
   const before = new Date(now);
   before.setDate(before.getDate() - 1);
   const dayOf = (seconds: number) => new Date(seconds * 1000).toDateString();
@@ -125,7 +125,7 @@ function Days({ traffic }: { readonly traffic: Traffic }) {
     );
   const yesterday = before.toDateString();
   const todays = ofDay(now.toDateString(), () => 1);
-  // Yesterday up to the same time. Counts are by the hour, so the last hour is taken in part.
+  // Yesterday up to the same time. Counts are by the hour, so a part of the last hour is counted proportionally.
   const byNow = ofDay(yesterday, (begin) =>
     Math.min(1, Math.max(0, (before.getTime() / 1000 - begin) / step)),
   );

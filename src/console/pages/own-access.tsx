@@ -13,7 +13,7 @@ import { Table } from '../parts/table.js';
 import { person } from '../session.js';
 import { SecondFactor } from './second-factor.js';
 
-/** The order matters: Edge and Opera also name Chrome in their headers, and Chrome names Safari. */
+/** The order matters: Edge and Opera also name Chrome in their User-Agent headers, and Chrome names Safari. */
 const browsers = ['Edg', 'OPR', 'Firefox', 'Chrome', 'Safari'];
 const systems = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac OS', 'Linux'];
 const fullNames: Readonly<Record<string, string>> = { Edg: 'Edge', OPR: 'Opera' };

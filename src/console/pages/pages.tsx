@@ -10,7 +10,7 @@ import { Overview } from './overview.js';
 const desk = later(() => import('./desk.js'));
 const rest = later(() => import('./rest.js'));
 
-/** Loads the scripts of all pages, so that each opens at once. */
+/** Loads the scripts of all pages in advance, so that each page opens at once. */
 export function loadAhead(): void {
   desk.ahead();
   rest.ahead();
@@ -24,7 +24,7 @@ export type Page = {
   readonly icon: IconName;
   /** Whether the person who is signed in may see the page; absent: everybody may. */
   readonly isFor?: () => boolean;
-  /** `account`: the chosen one; undefined while there is none. */
+  /** `account`: the chosen account; undefined while there is none. */
   readonly show: (account: Account | undefined) => ComponentChildren;
 };
 
@@ -128,7 +128,7 @@ function ofAccount(account: Account | undefined, show: (account: Account) => Com
   );
 }
 
-/** The Event Visualizer, which has no navigation around it. */
+/** The Event Visualizer, which is shown without the navigation. */
 export function VisualizerPage({ isOff }: { readonly isOff: boolean }) {
   return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
 }
@@ -138,12 +138,12 @@ export function PrintedCertificate() {
   return <desk.Later>{({ CertificatePage }) => <CertificatePage />}</desk.Later>;
 }
 
-/** The check of a certificate, which is for everybody. */
+/** The check of a certificate, which everybody may use. */
 export function CertificateCheck() {
   return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
 }
 
-/** Shown to people whose account requires a second factor: when they begin, or once an administrator has required it. */
+/** Shown to people whose account requires a second factor: when they first sign in, or once an administrator requires it. */
 export function FirstSecondFactor() {
   return (
     <main class="way-in">

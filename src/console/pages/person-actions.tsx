@@ -12,7 +12,7 @@ import { inRequest, type NameOfPerson, nameText } from './person-name.js';
 
 export function PersonActions(props: {
   readonly account: Account;
-  /** The names of the person; an action applies to all of them. */
+  /** The names of the person; each action applies to all of them. */
   readonly names: readonly NameOfPerson[];
   readonly done: () => Promise<void>;
   readonly submitted: (deletion: Deletion) => void;
@@ -120,7 +120,7 @@ export function PersonActions(props: {
                   'The deletion is proposed. It begins once another privacy officer has found and deleted this user, too, within 7 days.',
                 );
               setSaid('The deletion is submitted. Below you see when it is complete.');
-              // It is submitted even if it cannot be shown now: the list of deletions has it.
+              // The request is submitted even if it cannot be shown now: the list of deletions has it.
               await call<Deletion>('GET', `/deletions/${part(id)}`).then(submitted, () => undefined);
             }}
           />

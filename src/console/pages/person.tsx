@@ -1,5 +1,5 @@
-// A person that was looked up: where something is held about them, under which names and since when; who has similar names; and which
-// requests concern them.
+// A person who was looked up: where data about them is held, under which names and since when; who has similar names; and which requests
+// concern them.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
@@ -102,7 +102,10 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
   );
 }
 
-/** Who suppressed a user, and why: as a suppression keeps only its time, known only if the minute before has just one in the audit log. */
+/**
+ * Who suppressed a user, and why. A suppression stores only its time, so this is known only if the audit log has exactly one change in the
+ * minute before it.
+ */
 function Why({ account, since }: { readonly account: Account; readonly since: string }) {
   const from = new Date(Date.parse(since) - 60_000).toISOString();
   const query = `account_id=${part(account.account_id)}&action=suppress_users,submit_deletion&since=${part(from)}&until=${part(since)}`;
@@ -259,7 +262,7 @@ function Requests(props: {
 
 const progressEveryMs = 2_000;
 
-/** The state of a deletion, asked for again and again while it is pending, which leaves no line in the audit log. */
+/** The state of a deletion. While it is pending, it is requested repeatedly, which leaves no line in the audit log. */
 function Progress({ of }: { readonly of: Deletion }) {
   const [complete, setComplete] = useState(of.status === 'complete' ? of : undefined);
   const { data } = useLoad(

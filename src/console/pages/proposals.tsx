@@ -8,7 +8,7 @@ import { Table } from '../parts/table.js';
 
 const everyMs = 5_000;
 
-/** The proposals; nothing while there are none. */
+/** The proposals; shows nothing while there are none. */
 export function Proposals({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/deletion_proposals`;
   const proposals = useResource<Answer<'listProposals'>>(path, everyMs);

@@ -1,5 +1,5 @@
-// The API reference: the OpenAPI documents of this deployment, drawn by Redoc with the account's app_id in the examples. Redoc
-// writes styles and HTML into the page, which the policy of the console forbids. So it has a frame of its own, without an origin.
+// The API reference: this deployment's OpenAPI documents, rendered by Redoc with the account's app_id in the examples. Redoc writes styles
+// and HTML into the page, which the console's policy forbids. So it has its own frame, without an origin.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Account } from '../api.js';
@@ -48,12 +48,12 @@ export function Reference({ account }: { readonly account: Account | undefined }
   const appId = account?.environments.find(({ main }) => main)?.app_id;
   const accountId = account?.account_id;
   const document = loaded?.path === path ? loaded.document : undefined;
-  /** Each document and account has a frame of its own. */
+  /** Each combination of document and account has its own frame. */
   const key = `${path} ${appId}`;
   useEffect(() => {
     if (ready !== key || document === undefined) return;
     const shown: Shown = { document, own: { app_id: appId, account_id: accountId } };
-    // The frame has no origin that could be named here. What is sent is not a secret.
+    // The frame has no origin that could be named here. The message contains no secret.
     frame.current?.contentWindow?.postMessage(shown, '*');
   }, [ready, document, key]);
   return (

@@ -337,7 +337,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
   );
 }
 
-/** Requires write keys, or no longer, after the reader has confirmed what that does to producers. */
+/** Turns the requirement of write keys on or off, after the reader has confirmed what that does to producers. */
 function RequireKeys(props: {
   readonly name: string;
   readonly isRequired: boolean;

@@ -1,5 +1,5 @@
-// The suppressed users of an account: how many there are, when and why users were suppressed or freed, and forms that do either with a
-// list. Their names are kept as hashes, so they cannot be listed.
+// The suppressed users of an account: how many there are, when and why users were suppressed or freed, and forms that suppress or free a
+// list. The names are stored as hashes, so they cannot be listed.
 
 import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';

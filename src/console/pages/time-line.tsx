@@ -1,4 +1,4 @@
-// The events of a user, the latest first: all of them, or those with one name.
+// The events of a user, from the latest: all of them, or those with one name.
 
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../api.js';
@@ -12,7 +12,7 @@ export function TimeLine(props: {
   readonly path: string;
   readonly asked: Readonly<Record<string, string>>;
   readonly events: readonly { readonly event: string; readonly count: number }[];
-  /** Called when the first events are shown, or the reason why they cannot be. */
+  /** Called when the first events are shown, or the reason why they cannot be shown. */
   readonly onShown: () => void;
 }) {
   const { path, asked, events, onShown } = props;
@@ -39,7 +39,7 @@ export function TimeLine(props: {
             set={setWanted}
             options={[
               ['', 'all events'],
-              // The `=` keeps a name apart from the empty value, which stands for all events.
+              // The `=` distinguishes a name from the empty value, which stands for all events.
               ...events.map(
                 ({ event, count }) => [`=${event}`, `${event} (${count.toLocaleString()})`] as const,
               ),

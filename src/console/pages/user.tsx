@@ -13,7 +13,7 @@ type FoundUser = Answer<'lookUpUser'>;
 type EventCounts = Answer<'countUserEvents'>;
 
 export function UserDetails(props: {
-  /** Its name. */
+  /** The environment's name. */
   readonly environment: string;
   /** The path of the environment's users. */
   readonly path: string;
@@ -22,7 +22,7 @@ export function UserDetails(props: {
   const { environment, path, asked } = props;
   const of = `${path} ${JSON.stringify(asked)}`;
   const user = useLoad(of, () => call<FoundUser>('POST', path, { ...asked, events: false }));
-  // The events are asked for first: alongside all other queries ClickHouse would take three times as long for them.
+  // The events are requested first: alongside all other queries, ClickHouse would take three times as long for them.
   const [hasShown, setHasShown] = useState(false);
   const counts = useLoad(hasShown ? `${of} counts` : undefined, () =>
     call<EventCounts>('POST', `${path}/event-counts`, asked),

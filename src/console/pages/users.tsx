@@ -1,4 +1,4 @@
-// Users: finds a person in all environments of the account, and shows what is held about them and what can be done.
+// Users: finds a person in all environments of the account, shows what is held about them, and offers what can be done.
 
 import { useRef, useState } from 'preact/hooks';
 import type { UserKind } from '../../parsing/csv/user-list.js';
@@ -10,7 +10,7 @@ import { PersonFound } from './person.js';
 import type { FoundPerson } from './person-name.js';
 import { Suppressed } from './suppressed.js';
 
-/** The name that was entered, and of which kind it is. */
+/** The name that was entered, and its kind. */
 type Asked = { readonly kind: UserKind; readonly name: string };
 
 export function Users({ account }: { readonly account: Account }) {
@@ -27,13 +27,13 @@ export function Users({ account }: { readonly account: Account }) {
     const person = await call<FoundPerson>('POST', path, { [of.kind]: of.name });
     if (own === latest.current) setAnswer({ of, person });
   };
-  // The page must show, and its buttons act on, the person whom the field names.
+  // The page must show the person whom the field names, and its buttons must act on that person.
   const find = async (of: Asked) => {
     setAnswer(undefined);
     setFault('');
     await lookUp(of);
   };
-  // The button disappears with the person, so the page says what went wrong.
+  // The button disappears together with the person, so the page shows the error.
   const orSay = (error: unknown) => {
     if (!(error instanceof ApiError)) throw error;
     setAnswer(undefined);

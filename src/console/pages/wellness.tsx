@@ -1,4 +1,4 @@
-// Whether all is well, and what needs a hand.
+// Whether all is well, and what needs attention.
 
 import type { Answer } from '../commands.js';
 import { type Case, soonDays } from '../parts/case.js';
@@ -9,7 +9,7 @@ import { may } from '../session.js';
 
 type OverviewOf = Answer<'showOverview'>;
 
-/** An old answer says nothing about now. */
+/** Shows nothing of an old answer, which says nothing about the present. */
 export function Wellness(props: {
   readonly overview: OverviewOf;
   readonly isOld: boolean;
@@ -51,7 +51,7 @@ export function Wellness(props: {
 }
 
 const deskEveryMs = 60_000;
-/** The cases that are late, and those that are due soon. */
+/** The cases that are overdue, and those that are due soon. */
 function DueCases({ path }: { readonly path: string }) {
   const { data = [] } = useResource<readonly Case[]>(`${path}/cases`, deskEveryMs);
   const soon = today(soonDays);

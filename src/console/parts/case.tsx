@@ -1,4 +1,4 @@
-// The case in which something is done: the one that was chosen last, on this page or another one.
+// The case to which an action belongs: the one that was chosen last, on this page or another one.
 
 import type { Account } from '../api.js';
 import { part } from '../api.js';
@@ -10,10 +10,10 @@ import { useResource } from './resource.js';
 
 export type Case = Answer<'showCase'>;
 
-/** A case is marked from this many days before it is due. */
+/** A case is marked when it is due within this many days. */
 export const soonDays = 7;
 
-/** The field that chooses a case, absent while none is open. `inCase`: what requests have to contain about it. */
+/** The field that chooses a case; absent while no case is open. `inCase`: the fields that name the case in a request. */
 export function useCase(account: Account) {
   const path = `/accounts/${part(account.account_id)}/cases`;
   const { data: open = [] } = useResource<readonly Case[]>(may('listCases') ? path : undefined);

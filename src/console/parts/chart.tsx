@@ -1,5 +1,5 @@
-// A chart of counts over an hour or a week. It is drawn on a canvas, which screen readers cannot read. So the counts are also there
-// as text, and can be copied as CSV.
+// A chart of counts over an hour or a week. It is drawn on a canvas, which screen readers cannot read, so the counts are also there as
+// text, and can be copied as CSV.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -21,10 +21,10 @@ type Lines = {
 };
 
 const heightPx = 240;
-/** The ticks and gaps beside the numbers of the axis. */
+/** Space for the ticks and gaps beside the numbers of the axis. */
 const besideNumbersPx = 20;
 
-/** A chart. `shows`: what the lines count, in words. It is drawn again when `of` is another object. */
+/** A chart. `shows`: what the lines count, in words. It is redrawn when `of` is another object. */
 export function Chart<Of>({
   shows,
   of,
@@ -108,25 +108,22 @@ function sizeOf(place: HTMLElement) {
   return { width: Math.max(200, place.clientWidth), height: heightPx };
 }
 
-/** A time on the axis, in the reader's zone: the minute in a chart of an hour, the day and hour in one of a week. */
+/** A time on the axis, in the reader's zone: the minute in a chart of an hour, the day and hour in a chart of a week. */
 function timeText(at: number, stepSeconds: number, more: Intl.DateTimeFormatOptions = {}): string {
   const form: Intl.DateTimeFormatOptions =
     stepSeconds === 60 ? { hour: '2-digit', minute: '2-digit' } : { weekday: 'short', hour: '2-digit' };
   return new Date(at * 1000).toLocaleString(undefined, { ...form, ...more });
 }
 
-/** When the step under the pointer began, in the reader's zone, where it may be no full hour, and in UTC. */
+/** When the step under the pointer began: in the reader's zone, where that may not be a full hour, and in UTC. */
 function pointedText(at: number, stepSeconds: number): string {
   const utc = new Date(at * 1000).toISOString();
   return `${timeText(at, stepSeconds, { minute: '2-digit' })} (${utc.slice(11, 16)} UTC)`;
 }
 
-/**
- * Splits a line in two: the counts of the steps that are over and, drawn dashed, the piece to the present step, whose count still
- * grows.
- */
+/** Splits a line in two: the counts of completed steps and, drawn dashed, the piece to the current step, whose count still grows. */
 function untilNow(counts: readonly number[], stepSeconds: number): readonly (number | null)[][] {
-  // Steps of a minute are sent only when they are over.
+  // Steps of a minute are sent only once they are completed.
   if (stepSeconds === 60) return [[...counts], counts.map(() => null)];
   const last = counts.length - 1;
   return [
@@ -136,8 +133,8 @@ function untilNow(counts: readonly number[], stepSeconds: number): readonly (num
 }
 
 /**
- * Calls `point` with the index of the step under the pointer, and without one when the pointer leaves. It is not called before the
- * pointer has entered, so that the step chosen by the keyboard survives when the chart is drawn again.
+ * Calls `point` with the index of the step under the pointer, and with undefined when the pointer leaves. It is not called before the
+ * pointer has entered, so that a step chosen by keyboard survives a redraw.
  */
 function draw(
   place: HTMLElement,
@@ -162,13 +159,13 @@ function draw(
     {
       ...sizeOf(place),
       legend: { show: false },
-      // Room for the last time of the axis.
+      // Room for the last time on the axis.
       padding: [null, 36, null, null],
       cursor: { drag: { x: false, y: false } },
       hooks: { setCursor: [onCursor] },
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
-        // The space is wide enough for the longest text.
+        // Wide enough for the longest text.
         { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, step_seconds)) },
         {
           ...axis,
@@ -185,7 +182,7 @@ function draw(
         ...lines.flatMap((line, index) => {
           const series = {
             label: line.name,
-            // A line that is 0 throughout would cover the others where they are 0.
+            // A line that is 0 throughout would cover other lines where they are 0.
             show: index === 0 || line.counts.some((count) => count > 0),
             stroke: colour(`--${line.colour}`),
             width: 2,

@@ -5,18 +5,18 @@ import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Form } from './form.js';
 import { DialogHold } from './work.js';
 
-/** A dialog over the page. Escape closes it, too. Then the focus goes back to where it was. */
+/** A dialog over the page, which Escape closes too. The focus then returns to where it was. */
 export function Dialog(props: {
   readonly title: string;
   readonly close: () => void;
-  /** Whether it is wide enough for a table. */
+  /** Whether the dialog is wide enough for a table. */
   readonly wide?: true;
   readonly children: ComponentChildren;
 }) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
   const hold = useRef<(() => void) | undefined>(undefined);
-  // The cleanup of `useEffect` would run after the dialog is gone, when the focus is already elsewhere.
+  // The cleanup of `useEffect` would run after the dialog is removed, when the focus has already moved.
   useLayoutEffect(() => {
     const { current } = dialog;
     const before = document.activeElement;
@@ -35,7 +35,7 @@ export function Dialog(props: {
     event.preventDefault();
     close();
   };
-  // A phone's back gesture closes the dialog and cannot be prevented, so a held dialog opens again.
+  // A phone's back gesture closes the dialog and cannot be prevented, so a dialog that must stay is opened again.
   const onClose = ({ currentTarget }: { readonly currentTarget: HTMLDialogElement }) => {
     if (!currentTarget.isConnected) return;
     if (hold.current !== undefined) currentTarget.showModal();
@@ -61,12 +61,12 @@ export function Confirm(props: {
   /** What the button acts on, in its accessible name: `Revoke` of `API key Key 1`. */
   readonly of?: string;
   readonly title: string;
-  /** Whether nothing is lost by the action, so that the confirming button need not warn. */
+  /** Whether the action loses nothing, so that the confirming button need not warn. */
   readonly calm?: boolean;
-  /** Whether the button that opens the dialog warns, too. */
+  /** Whether the button that opens the dialog warns as well. */
   readonly grave?: boolean;
   readonly says: ComponentChildren;
-  /** The fields of the dialog. */
+  /** Fields shown in the dialog. */
   readonly asks?: ComponentChildren;
   readonly confirm: string;
   readonly work: () => Promise<void>;

@@ -1,6 +1,6 @@
-// What people have entered in a long form and not sent yet. It is kept in the memory of the open page and, while the tab is at the
-// provider of single sign-on or the page is loaded again, in the tab's storage. It outlives the session, so that nobody has to paste a
-// list twice, and is forgotten when somebody else signs in.
+// What people have entered in a long form but not sent yet. It is kept in the memory of the open page and, while the tab is at the single
+// sign-on provider or the page is being reloaded, in the tab's storage. It outlives the session, so that nobody has to paste a list twice,
+// and is forgotten when somebody else signs in.
 
 import { effect, type Signal, signal } from '@preact/signals';
 import { go, path } from '../router.js';
@@ -8,7 +8,7 @@ import { onlyDenied, person } from '../session.js';
 
 const drafts = new Map<string, Signal>();
 
-/** The value of a field, and how to set it. Names begin with the id of the account that the form is about. */
+/** The value of a field and its setter. The name of a field begins with the id of the account that the form is about. */
 export function useDraft<Value>(name: string, first: Value): readonly [Value, (value: Value) => void] {
   const draft = (drafts.get(name) ?? signal(first)) as Signal<Value>;
   drafts.set(name, draft);
@@ -20,7 +20,7 @@ export function useDraft<Value>(name: string, first: Value): readonly [Value, (v
   ];
 }
 
-/** Forgets the fields of a form that was sent or given up: their names begin with `prefix`. Without one it forgets all. */
+/** Forgets the fields of a form that was sent or given up: those whose names begin with `prefix`. Without a prefix, forgets all. */
 export function forgetDrafts(prefix = ''): void {
   for (const name of drafts.keys()) if (name.startsWith(prefix)) drafts.delete(name);
 }
@@ -38,11 +38,11 @@ const awayName = 'sluice-console-away';
 type Away = { readonly path: string; readonly owner?: string; readonly drafts: readonly [string, unknown][] };
 
 /**
- * Called before the browser leaves for the provider of single sign-on, or loads the page again. The tab's storage keeps the open page
- * and its fields until the browser is back; only the page if there is no room for the fields.
+ * Called before the browser leaves for the single sign-on provider, or reloads the page. The tab's storage keeps the open page and its
+ * fields until the browser is back; if there is no room for the fields, only the page.
  */
 export function goAway(): void {
-  // After a failed sign-on this page has nothing to keep, and what was kept before is still wanted.
+  // After a failed sign-on this page has nothing to keep, and what was kept before is still needed.
   if (owner === undefined && path.value === '/') return;
   const away: Away = { path: path.value, ...(owner === undefined ? {} : { owner }), drafts: [] };
   const entered = [...drafts].map(([name, draft]) => [name, draft.value] as [string, unknown]);

@@ -4,7 +4,7 @@ import type { Account, EnvironmentOfList } from '../api.js';
 import { chosenEnvironment } from '../session.js';
 import { Choice } from './fields.js';
 
-/** The environment that was chosen last on any page, at first the main one, and the field that chooses it. */
+/** The environment that was chosen last on any page, initially the main one, and the field that chooses it. */
 export function useEnvironment(account: Account) {
   const first = account.environments.find(({ main }) => main) ?? account.environments[0];
   const environment: EnvironmentOfList | undefined =

@@ -1,4 +1,4 @@
-// Events that have arrived, the newest first.
+// Events that have arrived, from the newest.
 
 import type { ComponentChildren } from 'preact';
 import type { Answer } from '../commands.js';

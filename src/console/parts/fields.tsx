@@ -82,12 +82,12 @@ export function Field(props: {
       {lines === undefined ? (
         <input
           {...common}
-          // Preact has a type for each kind of field; here one field can be of any kind.
+          // Preact has a separate type for each kind of field; this field can be of any kind.
           type={type as 'text'}
-          // Password managers go by this.
+          // Password managers rely on this.
           autocomplete={complete as 'off'}
           {...(mode === undefined ? {} : { inputMode: mode })}
-          // A year of five digits is no day for the rest of the console.
+          // The rest of the console does not accept years of five digits.
           {...(type === 'date' ? { max: '9999-12-31' } : {})}
           {...more}
         />

@@ -1,4 +1,4 @@
-// Files that the console makes itself.
+// Files that the console itself creates.
 
 /** Has the browser save a text as a download. */
 export function saveFile(name: string, type: string, text: string): void {

@@ -1,6 +1,6 @@
-// Keeps the focus near where it was when the focused element disappears: in a row that is removed, or a button that is replaced.
+// Keeps the focus near its place when the focused element disappears, as in a row that is removed or a button that is replaced.
 
-/** From now on, a lost focus goes to the nearest element around it that can have it, or else to the page. */
+/** From now on, when the focus is lost, it moves to the nearest enclosing element that can have it, or else to the page. */
 export function keepFocus(root: HTMLElement): void {
   let around: readonly HTMLElement[] = [];
   root.addEventListener('focusin', ({ target }) => {

@@ -1,11 +1,11 @@
-// Forms and buttons that do one thing.
+// Forms and buttons that do one thing each.
 
 import type { ComponentChildren } from 'preact';
 import { useContext, useLayoutEffect, useState } from 'preact/hooks';
 import { Problem } from './parts.js';
 import { DialogHold, useWork, type Work } from './work.js';
 
-/** A form that does one thing, shows progress and says what went wrong. Its dialog stays open until it is done. */
+/** A form that does one thing, shows its progress and reports errors. Its dialog stays open until the work is done. */
 export function Form(props: {
   readonly label: string;
   readonly submit: string;
@@ -14,9 +14,9 @@ export function Form(props: {
   readonly danger?: boolean;
   readonly inline?: boolean;
   readonly cancel?: () => void;
-  /** Whether the work checks its signal, so that the reader can stop it. */
+  /** Whether the work observes its signal, so that the reader can stop it. */
   readonly stops?: boolean;
-  /** Why it cannot be submitted now; empty if it can. */
+  /** Why the form cannot be submitted now; empty if it can. */
   readonly cannot?: string;
 }) {
   const { busy, stopping, fault, begin, stop } = useWork();
@@ -64,7 +64,7 @@ export function Form(props: {
   );
 }
 
-/** A small button that does something on the page at once. `label`: its accessible name. */
+/** A small button that does something at once. `label`: its accessible name. */
 export function SmallButton(props: {
   readonly text: string;
   readonly label: string;
@@ -77,7 +77,7 @@ export function SmallButton(props: {
   );
 }
 
-/** A button that does one thing: it shows progress and what went wrong. */
+/** A button that does one thing, shows its progress and reports errors. */
 export function ActionButton(props: {
   readonly button: string;
   readonly label?: string;

@@ -1,4 +1,4 @@
-// The sign of the product, and the icons of the pages. They stand beside words, so screen readers pass over them.
+// The sign of the product, and the icons of the pages. They stand beside words, so screen readers skip them.
 
 /** The name of the product with its sign. */
 export function Brand({ name = 'Sluice' }: { readonly name?: string }) {
@@ -9,7 +9,7 @@ export function Brand({ name = 'Sluice' }: { readonly name?: string }) {
   );
 }
 
-/** Lines in a square of 24. */
+/** Lines in a square of 24 by 24. */
 const paths = {
   bars: 'M3 21h18M6 17v-5M12 17V5M18 17V9',
   key: 'M12 16a4 4 0 1 1-8 0 4 4 0 0 1 8 0zM11 13l9-9M16 8l3 3',

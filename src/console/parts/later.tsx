@@ -1,4 +1,4 @@
-// Pages with scripts of their own, which are loaded when the pages are first opened: the first page may have 80 kB of script.
+// Pages with their own scripts, which are loaded when the pages are first opened: the first page may have at most 80 kB of script.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -6,10 +6,10 @@ import { goAway } from './draft.js';
 import { Problem } from './parts.js';
 
 const retryMs = 3_000;
-/** The page is not loaded again sooner than this after the last time. */
+/** The page is reloaded at most once in this time. */
 const reloadAfterMs = 10_000;
 
-/** Shows what a module exports, once it is loaded. `load` imports it; the browser keeps it then. */
+/** Shows what a module exports, once it is loaded. `load` imports it; the browser then keeps it. */
 export function later<Module extends object>(load: () => Promise<Module>) {
   let loaded: Module | undefined;
   const get = async () => {
@@ -23,8 +23,8 @@ export function later<Module extends object>(load: () => Promise<Module>) {
       if (module !== undefined) return;
       let timer: ReturnType<typeof setTimeout> | undefined;
       let isWanted = true;
-      // Browsers do not ask again for a script that failed, and a new version has scripts with other names. So the whole page is
-      // loaded again, once the service answers.
+      // Browsers do not request a script again that failed, and a new version has scripts with other names. So the whole page is reloaded
+      // once the service answers.
       const recover = async () => {
         const isThere = await fetch('/console.js').then(
           ({ ok }) => ok,
@@ -53,7 +53,7 @@ export function later<Module extends object>(load: () => Promise<Module>) {
     if (module !== undefined) return <>{children(module)}</>;
     return fault === '' ? <p class="muted">Loading…</p> : <Problem text={fault} />;
   }
-  /** Loads the module ahead. If that fails, the page that needs it says so. */
+  /** Loads the module in advance. If that fails, the page that needs it reports it. */
   const ahead = () => void get().catch(() => undefined);
   return { Later, ahead };
 }

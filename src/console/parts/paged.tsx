@@ -1,4 +1,4 @@
-// Long lists, which the service sends page by page.
+// Long lists, which the service sends in pages.
 
 import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
@@ -14,9 +14,8 @@ export type Paged<Page> = {
 };
 
 /**
- * Loads a list page by page. `of` names the list, as in useLoad. `load` loads the page of a cursor, or the first page without one;
- * `next` returns the cursor of the page after a page. With `everyMs` all open pages are loaded again and again, on average one page in
- * that time.
+ * Loads a list page by page. `of` identifies the list, as in useLoad. `load` loads the page at a cursor, or the first page without one;
+ * `next` returns the cursor after a page. With `everyMs` all open pages are reloaded regularly, on average one page in that time.
  */
 export function usePages<Page, Cursor>(
   of: string,
@@ -42,7 +41,7 @@ export function usePages<Page, Cursor>(
     return { open, pages };
   };
   const { data, fault, reload } = useLoad(of, loadOpen, everyMs === undefined ? undefined : everyMs * open);
-  // Pages that were opened since the last load follow after the loaded ones.
+  // Pages opened since the last load follow the loaded ones.
   const pages = data && [...data.pages, ...further.slice(data.open - 1)];
   const last = pages?.at(-1);
   const cursor = last === undefined ? undefined : next(last);

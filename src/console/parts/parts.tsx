@@ -1,4 +1,4 @@
-// The small parts that all pages are made of.
+// The small parts that all pages use.
 
 import { type ComponentChildren, Fragment } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -11,7 +11,7 @@ const timeForms = {
   second: { dateStyle: 'medium', timeStyle: 'medium' },
 } as const;
 
-/** A time in the reader's zone, to the minute unless `to` says otherwise; on hover, in UTC. */
+/** A time in the reader's zone, to the minute unless `to` says otherwise; in UTC on hover. */
 export function Time({ at, to = 'minute' }: { readonly at: string; readonly to?: keyof typeof timeForms }) {
   const date = new Date(at);
   const text = date.toLocaleString(undefined, timeForms[to]);
@@ -22,7 +22,7 @@ export function Time({ at, to = 'minute' }: { readonly at: string; readonly to?:
   );
 }
 
-/** A day such as `2026-03-01`, as the reader writes it. */
+/** A day such as `2026-03-01`, as the reader would write it. */
 export function dayText(day: string): string {
   return new Date(`${day}T12:00:00`).toLocaleDateString(undefined, { dateStyle: 'medium' });
 }
@@ -60,7 +60,10 @@ export function bytesText(bytes: number): string {
   return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 })} ${units[unit]}`;
 }
 
-/** Copies a text; settles with whether that worked. Pages by http under a host name lack `navigator.clipboard`, but have the older command. */
+/**
+ * Copies a text, and settles with whether that worked. Pages on http under a host name lack `navigator.clipboard`, but have the older
+ * command.
+ */
 async function copyText(text: string, beside: HTMLElement): Promise<boolean> {
   if (navigator.clipboard !== undefined) {
     const isTaken = await navigator.clipboard.writeText(text).then(
@@ -69,7 +72,7 @@ async function copyText(text: string, beside: HTMLElement): Promise<boolean> {
     );
     if (isTaken) return true;
   }
-  // Put beside the button, since an open dialog lets nothing outside of it have the focus.
+  // Beside the button, since an open dialog keeps the focus inside.
   const field = document.createElement('textarea');
   field.className = 'sr';
   field.value = text;
@@ -124,7 +127,7 @@ export function Copy(props: { readonly text: string; readonly what: string; read
   );
 }
 
-/** A secret that is shown only now. */
+/** A secret that is shown only this once. */
 export function Secret({ text, what }: { readonly text: string; readonly what: string }) {
   return (
     <div class="secret" role="status">
@@ -139,7 +142,7 @@ export function Secret({ text, what }: { readonly text: string; readonly what: s
   );
 }
 
-/** A sentence that helps, and the page of the documentation that says more. */
+/** A sentence of help, and a link to the page of the documentation that says more. */
 export function Help(props: {
   /** The page's path in the repository. */
   readonly page: string;
@@ -164,7 +167,7 @@ export function Problem({ text }: { readonly text: string }) {
   );
 }
 
-/** Shows what was loaded, or why there is nothing. `isOld`: the last load failed, so the data is that of an earlier one. */
+/** Shows what was loaded, or why there is nothing. `isOld`: the last load failed, so the data is from an earlier one. */
 export function Loaded<Data>(props: {
   readonly from: Resource<Data>;
   readonly children: (data: Data, isOld: boolean) => ComponentChildren;
@@ -186,7 +189,7 @@ export function Loaded<Data>(props: {
   );
 }
 
-/** How many properties are shown beside their number, if there is room. */
+/** How many properties are shown beside the number of properties, if there is room. */
 const firstShown = 5;
 
 /** The properties of an event, folded up. */
@@ -209,7 +212,7 @@ export function Properties({ of }: { readonly of: Readonly<Record<string, string
   );
 }
 
-/** Names and what they stand for; those without a value are left out. */
+/** Names with their values. Those without a value are left out. */
 export function Facts({
   of,
 }: {

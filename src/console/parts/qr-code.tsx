@@ -2,7 +2,7 @@
 
 import encodeQR from 'qr';
 
-/** The empty border that scanners need, in modules: the squares of the code. */
+/** The empty border that scanners need, in modules (the squares of the code). */
 const border = 4;
 
 export function QrCode({ text, what }: { readonly text: string; readonly what: string }) {

@@ -1,4 +1,4 @@
-// Loads what a page shows: at once, again after a change, and again by itself while the service does not answer.
+// Loads what a page shows: at once, after each change, and repeatedly while the service does not answer.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from '../api.js';
@@ -12,12 +12,15 @@ export type Resource<Data> = {
 
 const retryMs = 3_000;
 
-/** Loads a path; without one, nothing. With `everyMs` it is loaded again and again while the page is visible. */
+/** Loads a path, or nothing without one. With `everyMs` it is reloaded regularly while the page is visible. */
 export function useResource<Data>(path: string | undefined, everyMs?: number): Resource<Data> {
   return useLoad(path, () => call<Data>('GET', path ?? ''), everyMs);
 }
 
-/** The same with any `load`. `of` names what is loaded: if it changes, loading begins anew; if it is undefined, nothing is loaded. */
+/**
+ * Like `useResource`, with any `load`. `of` identifies what is loaded: when it changes, loading starts again; while it is undefined,
+ * nothing is loaded.
+ */
 export function useLoad<Data>(
   of: string | undefined,
   load: () => Promise<Data>,

@@ -1,4 +1,4 @@
-// Rows that were found, by environment and kind.
+// Found rows, by environment and kind.
 
 import type { Account, FoundRows } from '../api.js';
 import { Table } from './table.js';

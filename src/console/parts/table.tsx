@@ -1,4 +1,4 @@
-// A table that can be sorted, and copied as CSV where that helps.
+// A table that the reader can sort, and copy as CSV where that is useful.
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -15,9 +15,9 @@ type Titled = {
 };
 
 export type TextColumn<Row> = Titled & {
-  /** What is sorted by and copied: numbers and times in the same form for all languages. */
+  /** The text by which rows are sorted, and which is copied: numbers and times in the same form for all languages. */
   readonly text: (row: Row) => string | number;
-  /** What is shown instead of the text. */
+  /** Shown instead of the text. */
   readonly cell?: (row: Row) => ComponentChildren;
   /** Whether the cells are aligned to the right, so that digits line up. */
   readonly number?: true;
@@ -60,7 +60,7 @@ function shownOf(text: string | number): string {
   return typeof text === 'number' ? text.toLocaleString() : text;
 }
 
-/** Up to this many rows are not counted, since they are seen at a glance; `first` is never less. */
+/** With up to this many rows, their number is not shown, since it is seen at a glance. Never more than `first`. */
 const fewRows = 4;
 
 /** A table. Narrow screens show each row as a list of titles and cells. */
@@ -78,7 +78,7 @@ export function Table<Row>(props: {
 }) {
   const { caption, rows, keyOf, empty, actions = false, first = rows.length, copies } = props;
   const columns = props.columns.map(asText);
-  // A column that is empty in every row only takes room.
+  // A column that is empty in every row would only take space.
   const seen = columns.filter(
     ({ isCopiedOnly, cell, text }) =>
       isCopiedOnly !== true && (cell !== undefined || rows.some((row) => text(row) !== '')),
@@ -110,7 +110,7 @@ export function Table<Row>(props: {
                     {sorts === undefined ? (
                       title
                     ) : (
-                      // The largest or latest comes first; a second click reverses that.
+                      // The first click sorts the largest or latest first; a second click reverses that.
                       <button
                         type="button"
                         class="sort"

@@ -1,11 +1,11 @@
-// Keeps pages up to date while the browser translates them. The browser replaces each text node by an element, while Preact goes on
-// changing the node that it made, which is no longer on the page: a count, or the name of a button, would stay as it was. So a node
-// that changes takes its place back, with the nodes beside it, and the browser translates them anew. A node that is removed takes its
-// translation along.
+// Keeps pages up to date while the browser translates them. The browser replaces each text node by an element, while Preact continues to
+// change the node that it made, which is no longer in the page: a count, or the name of a button, would stay as it was. So a node that
+// changes is put back in its place, with its neighbours, and the browser translates them again. When a node is removed, its translation is
+// removed too.
 
 import { options } from 'preact';
 
-/** Begins this for everything that Preact draws below `root`. */
+/** Starts this for everything that Preact renders below `root`. */
 export function keepTexts(root: HTMLElement): void {
   const translationOf = new WeakMap<Node, ChildNode>();
   const textOf = new WeakMap<Node, Text>();
@@ -35,7 +35,7 @@ export function keepTexts(root: HTMLElement): void {
   const { unmount } = options;
   options.unmount = (vnode) => {
     unmount?.(vnode);
-    // Preact's internal name for the node that it has drawn; a test fails if that changes.
+    // Preact's internal name for the node that it has rendered; a test fails if that changes.
     const { __e: drawn } = vnode as unknown as { readonly __e?: Node | null };
     if (drawn instanceof Text && !drawn.isConnected) translationOf.get(drawn)?.remove();
   };

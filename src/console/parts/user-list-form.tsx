@@ -1,5 +1,5 @@
-// What forms that take a list of users share: the field for the list, pasted or from a file; the preview of what is held about the users;
-// and sending the list, in several requests if it is long.
+// What all forms that take a list of users share: the field for the list, pasted or from a file; the preview of what is held about the
+// users; and sending the list, in several requests if it is long.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
@@ -18,18 +18,18 @@ import { useWork } from './work.js';
 
 type Users = UserList['users'];
 
-/** How many users were sent, and of which list: a changed list is sent from its beginning. */
+/** How many users were sent, and of which list. A changed list is sent from its beginning. */
 type Sent = { readonly of: string; readonly users: number };
-/** A person's choices, and the kind and first line of the list that they were made for. */
+/** A person's choices, with the kind and first line of the list for which they were made. */
 type Chosen = ListChoices & { readonly of: string };
 
-/** The list of a form, in requests of at most `perRequestMax` users. Its fields are drafts under the form's name. */
+/** The list of a form, divided into requests of at most `perRequestMax` users. The fields are drafts under the form's name. */
 export function useListOfUsers(form: string, perRequestMax: number) {
   const [text, setText] = useDraft(`${form} text`, '');
   const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
   const [chosen, setChosen] = useDraft<Chosen>(`${form} choices`, { of: '' });
   const [sent, setSent] = useDraft<Sent | undefined>(`${form} sent`, undefined);
-  // Choices for one list do not hold for another.
+  // Choices made for one list do not apply to another.
   const ofChoices = `${kind} ${/^[^\r\n]*/.exec(text)?.[0]}`;
   const choices: ListChoices = chosen.of === ofChoices ? chosen : {};
   const { reader, fault } = useListReader();
@@ -39,7 +39,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   );
   const name = JSON.stringify([kind, list.separator, list.column, list.isHeading, text]);
   const all = list.users.length;
-  /** Sends the users that are not sent yet, request by request, until all are taken or the person stops it. */
+  /** Sends the users that were not sent yet, request by request, until all are accepted or the person stops it. */
   const send = async (signal: AbortSignal, one: (users: Users, number: number) => Promise<unknown>) => {
     let from = sent?.of === name ? sent.users : 0;
     while (from < all && !signal.aborted) {
@@ -71,7 +71,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   };
 }
 
-/** A list while the code that reads it is being loaded. */
+/** Stands for the list while the code that reads lists is being loaded. */
 const unread: UserList = { users: [], repeated: 0, bad: [], first: [], separator: 'none' };
 
 type ListOfUsers = ReturnType<typeof useListOfUsers>;
@@ -81,7 +81,7 @@ export function usersText(count: number): string {
   return `${count.toLocaleString()} ${count === 1 ? 'user' : 'users'}`;
 }
 
-/** The fields for the list, how it is read, and whom it names. */
+/** The fields for the list, for how it is read, and for whom it names. */
 export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: string }) {
   const { text, setText, kind, setKind, list, requests } = of;
   return (
@@ -132,7 +132,7 @@ function ListFile(props: { readonly reader: ListReader; readonly setText: (text:
   const read = async (file: File | undefined, encoding?: 'windows-1252') => {
     if (file === undefined) return;
     const found = reader.readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
-    // The former list must not be taken for this file.
+    // The previous list must not be taken for this file.
     setText('text' in found ? found.text : '');
     setUnread('text' in found ? undefined : { file, ...found });
   };
@@ -167,7 +167,7 @@ const separatorWords: Readonly<Record<string, string>> = {
   none: 'nothing: each line is one user',
 };
 
-/** How the list is read, with the choices that a person can make about it. */
+/** How the list is read, with what a person can choose about that. */
 function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers }) {
   const { first, separator, column, isHeading, question, fault = '' } = list;
   const found = separatorWords[separator] ?? separator;
@@ -221,7 +221,7 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
 
 const namesShown = 10;
 
-/** The first names, exactly as they were read, with blanks visible. */
+/** The first names, exactly as they were read, with visible blanks. */
 function FirstNames({ list: { users }, kind }: { readonly list: UserList; readonly kind: UserKind }) {
   if (users.length === 0) return null;
   const label = users.length > namesShown ? `The first ${namesShown} of them` : 'Read from the list';
@@ -251,7 +251,7 @@ function BadLines({ list: { bad } }: { readonly list: UserList }) {
   );
 }
 
-/** How much of the list is sent, once some of it is. */
+/** How much of the list has been sent, once some of it has. */
 export function Sending({ of, what }: { readonly of: ListOfUsers; readonly what: string }) {
   const { sent, list } = of;
   if (sent === undefined) return null;
@@ -270,7 +270,7 @@ type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 const perPreviewMax = counts.deletionTargetsMax;
 const previewAfterMs = 1_000;
 
-/** What is held about the users of the list now. Unless the list is long, it is looked up as soon as nobody is changing the list. */
+/** What is held at present about the users of the list. Unless the list is long, it is looked up once nobody is editing the list. */
 export function PreviewOf(props: {
   readonly of: ListOfUsers;
   readonly account: Account;
@@ -378,7 +378,7 @@ function Found(props: {
   );
 }
 
-/** Which identities are similar to one, in all environments of the account. */
+/** Which identities are similar to the given one, in all environments of the account. */
 function Similar({ account, identity }: { readonly account: Account; readonly identity: string }) {
   const [found, setFound] = useState<readonly string[] | undefined>(undefined);
   if (found !== undefined)
@@ -402,7 +402,7 @@ function Similar({ account, identity }: { readonly account: Account; readonly id
 const triesMax = 20;
 
 /**
- * Submits again while the service is busy or has no room, so that nobody has to find out where a long list broke off. Settles with
+ * Submits again while the service is busy or has no room, so that nobody has to find out where a long list was interrupted. Settles with
  * false if the person stops it first.
  */
 async function untilTaken(signal: AbortSignal, submit: () => Promise<unknown>): Promise<boolean> {

@@ -1,18 +1,18 @@
-// Runs the work of a form or a button, one piece at a time. It keeps what went wrong, and can stop between two requests.
+// Runs the work of a form or a button, one piece at a time. It keeps the error, and can stop between two requests.
 
 import { createContext } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api.js';
 
-/** While a form of the dialog is busy, Escape does this instead of closing the dialog. */
+/** While a form in the dialog is busy, Escape calls this instead of closing the dialog. */
 export const DialogHold = createContext<{ current: (() => void) | undefined } | undefined>(undefined);
 
-/** Work of several requests checks the signal before each of them. What was already sent is not taken back. */
+/** Work that makes several requests checks the signal before each of them. What was already sent is not undone. */
 export type Work = (signal: AbortSignal) => Promise<void>;
 
 export type Working = {
   readonly busy: boolean;
-  /** Whether it was told to stop but is still running. */
+  /** Whether the work was told to stop but is still running. */
   readonly stopping: boolean;
   readonly fault: string;
   readonly begin: (work: Work) => void;

@@ -1,5 +1,5 @@
-// Makes Redoc usable with a keyboard and a screen reader: its search button works only with a mouse, and its menu and its
-// search dialog lack roles and names. Redoc draws them again and again, so they are corrected at each change of the page.
+// Makes Redoc usable with a keyboard and a screen reader: its search button works only with a mouse, and its menu and its search dialog
+// lack roles and names. Redoc renders them repeatedly, so they are corrected at each change of the page.
 
 export function keepAccessible(document: Document): void {
   new MutationObserver(() => mend(document)).observe(document.body, { childList: true, subtree: true });

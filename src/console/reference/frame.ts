@@ -1,5 +1,5 @@
-// The frame of the page API: Redoc, in a document without an origin. It draws the OpenAPI document that it gets from the page
-// around it. It can neither call the service nor see the console.
+// The frame of the console's API page: Redoc, in a document without an origin. It renders the OpenAPI document that the surrounding page
+// sends. It can neither call the service nor see the console.
 
 import './without-origin.js';
 import { init } from 'redoc/bundles/redoc.standalone.js';

@@ -1,7 +1,7 @@
-// Adapts an OpenAPI document to one account: its own app_id and account_id are in the examples, and each operation has a command
+// Adapts an OpenAPI document to one account: the examples have the account's own app_id and account_id, and each operation has a command
 // line to copy.
 
-/** The ids of the account that is shown; undefined while there is none. */
+/** The ids of the account that is shown; undefined if there is none. */
 export type Own = { readonly app_id: string | undefined; readonly account_id: string | undefined };
 
 type Body = {
@@ -42,7 +42,7 @@ function withOwnAppId<Value>(value: Value, own: Own): Value {
   return Object.fromEntries(entries) as Value;
 }
 
-/** A path with the account's own ids; what the reader has to fill in stays in braces. */
+/** A path with the account's own ids. What the reader has to fill in stays in braces. */
 function filled(path: string, own: Own): string {
   return path.replaceAll(/\{(app_id|account_id)\}/g, (name, id: keyof Own) => own[id] ?? name);
 }

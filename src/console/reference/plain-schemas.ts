@@ -10,7 +10,7 @@ export function withPlainSchemas<Value>(value: Value): Value {
   const variants = anyOf ?? oneOf;
   if (!Array.isArray(variants))
     return { ...others, ...(variants === undefined ? {} : { anyOf, oneOf }) } as Value;
-  // Such variants only say which fields go together, as the fields' descriptions do. Redoc would show them without fields.
+  // These variants only say which fields go together, which the fields' descriptions also say. Redoc would show them without fields.
   if (variants.every(onlyRequires)) return others as Value;
   if (variants.every(isConstant))
     return { type: variants[0].type, ...others, enum: variants.map(constantOf) } as Value;

@@ -1,5 +1,5 @@
-// Replaces storage and cookies: Redoc uses them, and browsers refuse them to a document without an origin. Storage begins empty and
-// lasts as long as the page; cookies keep nothing. Imported first, since Redoc reads both when it is loaded.
+// Replaces storage and cookies, which Redoc uses and browsers refuse to a document without an origin. The storage starts empty and lasts as
+// long as the page; cookies keep nothing. Imported first, since Redoc reads both when it is loaded.
 
 for (const name of ['localStorage', 'sessionStorage']) {
   const kept = new Map<string, string>();
@@ -13,8 +13,8 @@ for (const name of ['localStorage', 'sessionStorage']) {
 }
 Object.defineProperty(document, 'cookie', { get: () => '', set: () => {} });
 
-// Redoc makes its search index when the browser is idle. For a frame that paints nothing new that moment may never come, and Redoc
-// would say "Loading..." for ever.
+// Redoc builds its search index when the browser is idle. In a frame that paints nothing new, that moment may never come, and Redoc would
+// say "Loading..." for ever.
 window.requestIdleCallback = (work) =>
   Number(setTimeout(() => work({ didTimeout: false, timeRemaining: () => 10 }), 0));
 window.cancelIdleCallback = (handle) => clearTimeout(handle);

@@ -1,5 +1,5 @@
-// The Event Visualizer's connection: pairs by the token and the code, passes on what arrives, and connects again if the connection is
-// lost, until the service says that the pairing is over.
+// The Event Visualizer's connection: pairs with token and code, passes on what arrives, and reconnects when the connection is lost, until
+// the service says that the pairing is over.
 
 /** A message as a device sent it, with the answer. The fields may hold anything. */
 export type Message = Readonly<Record<string, unknown>> & {
@@ -18,7 +18,7 @@ export type Said = Readonly<
 >;
 
 export type Connection = {
-  /** Ends the pairing for the device, too; without a connection only this page leaves it. */
+  /** Ends the pairing for the device as well. Without a connection, only this page leaves the pairing. */
   end(): void;
   leave(): void;
 };
@@ -26,7 +26,7 @@ export type Connection = {
 const retryMsMin = 500;
 const retryMsMax = 15_000;
 
-/** Connects; without a token the service asks who is signed in to the console. */
+/** Connects. Without a token, the service identifies the person who is signed in to the console. */
 export function connect(token: string | undefined, code: string, on: (said: Said) => void): Connection {
   let socket: WebSocket;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -51,7 +51,7 @@ export function connect(token: string | undefined, code: string, on: (said: Said
       attempts = 0;
       wasPaired = true;
     }
-    // Redis is away for now, so the connection is tried again.
+    // Redis is temporarily away, so the connection is tried again.
     if (said.type === 'refused' && said.reason === 'unavailable') return;
     if (said.type === 'ended' || said.type === 'refused') isOver = true;
     on(said);

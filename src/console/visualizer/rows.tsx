@@ -1,5 +1,5 @@
-// The Event Visualizer's messages. Everything in them comes from outside, so it is only set as text, within a `bdi`: its direction then
-// does not change the text around it.
+// The Event Visualizer's messages. Everything in them comes from outside, so it is only set as text, within a `bdi`, so that its direction
+// does not change the surrounding text.
 
 import { useState } from 'preact/hooks';
 import { Facts } from '../parts/parts.js';
@@ -10,7 +10,7 @@ type Of = Pick<Shown, 'message' | 'at'>;
 
 const previewCharsMax = 200;
 
-// Maps, since a message may name a property that every object has.
+// Maps, since a message may contain the name of a property that every object has.
 const kinds = new Map<unknown, readonly [name: string, tone: string]>([
   ['event', ['Event', 'accent']],
   ['identify', ['Identify', 'plain']],
@@ -23,7 +23,7 @@ const tones = new Map<unknown, string>([
   ['rejected', 'bad'],
 ]);
 
-/** A line. The rest of the message is drawn when the line is first opened. */
+/** One message as a line. The rest of it is rendered when the line is first opened. */
 export function Row({ message, at }: Of) {
   const [wasOpen, setWasOpen] = useState(false);
   const [kind, kindTone] = kinds.get(message.type) ?? ['Unknown', 'bad'];
@@ -89,7 +89,7 @@ function Detail({ message, at }: Of) {
   );
 }
 
-/** When a message was sent, by the device's clock if it says that: in the reader's zone and, on hover, in UTC. */
+/** When a message was sent, by the device's clock if the message has its time: in the reader's zone, and in UTC on hover. */
 function Clock({ time, at }: { readonly time: unknown; readonly at: string }) {
   const date = new Date(typeof time === 'string' ? time : at);
   if (Number.isNaN(date.getTime())) return <span class="code">{text(time)}</span>;

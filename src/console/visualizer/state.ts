@@ -1,4 +1,4 @@
-// What the Event Visualizer shows, and how that changes with what the service says.
+// The state of the Event Visualizer, and how it changes with what the service says.
 
 import type { Message, Said } from './connection.js';
 
@@ -11,16 +11,16 @@ const first = {
   ...notPaired,
   /** Why no device is paired. */
   problem: '',
-  /** What the list lacks, or why nothing more arrives. */
+  /** What is missing in the list, or why nothing more arrives. */
   notice: '',
   appId: '',
-  /** The messages that are shown, and those that came during a pause; the newest first in both. */
+  /** The messages that are shown, and those that arrived during a pause; both from the newest. */
   rows: [] as readonly Shown[],
   held: [] as readonly Shown[],
   isPaused: false,
   counts: {} as Readonly<Record<string, number>>,
   missed: 0,
-  /** Since when a page that was paired has had no connection. */
+  /** Since when a page that was paired has been without a connection. */
   lostAt: '',
   /** The element to which the last change moves the focus. */
   focus: { on: 'token' },
@@ -28,7 +28,7 @@ const first = {
 export type State = Readonly<typeof first>;
 type Change = Partial<State>;
 
-/** How many messages are shown, and how many are kept during a pause; older ones are dropped. */
+/** How many messages are shown, and how many are kept during a pause. Older ones are dropped. */
 const messagesMax = 500;
 let lastKey = 0;
 

@@ -1,4 +1,4 @@
-// The Event Visualizer: pairs with a device by the code that it shows, and lists what it sends. It is for people who know the
+// The Event Visualizer: pairs with a device by the code that the device shows, and lists what it sends. It is for people who know the
 // ADMIN_TOKEN or are signed in to the console.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -30,12 +30,12 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
     element?.focus();
     if (element instanceof HTMLInputElement) element.select();
   }, [focus]);
-  /** Settles once it is known whether the service answers. It goes on trying to connect. */
+  /** Settles once it is known whether the service answers. Then it keeps trying to connect. */
   const pair = () =>
     new Promise<void>((settle) => {
       connection.current?.leave();
       change(() => ({ problem: '' }));
-      // Without a token the service asks who is signed in to the console.
+      // Without a token, the service identifies the person who is signed in to the console.
       connection.current = connect(asksToken ? token : undefined, code, (said) => {
         change((known) => heard(known, said));
         if (['paired', 'refused', 'lost'].includes(said.type)) settle();
