@@ -1,10 +1,10 @@
-// Programs that send an environment its first event, as somebody who begins copies them.
+// Programs that send an environment its first event, for a beginner to copy.
 
 import { snippet } from './client/web/snippet.js';
 
 export type Example = { readonly name: string; readonly program: string };
 
-/** `needsWriteKey`: the reader has to put in a write key, where it is named. */
+/** `needsWriteKey`: the program contains a placeholder that the reader replaces with a write key. */
 export function examplesFor(appId: string, baseUrl: string, needsWriteKey: boolean): readonly Example[] {
   const body = JSON.stringify({ app_id: appId, identity: 'ada@example.com', event: 'First Event' });
   const header = needsWriteKey ? " \\\n  -H 'authorization: Bearer WRITE_KEY'" : '';

@@ -25,7 +25,7 @@ export type { AndroidEventProperties, AndroidValue } from './mobile/android-prop
 
 export type AndroidOptions = MobileOptions;
 
-/** Takes the place of Android's context: the adapters of the phone. */
+/** Takes the place of Android's Context: the adapters of the phone. */
 export type AndroidContext = DeviceAdapters & PairingAdapters;
 
 /** Properties of a user on Android. */
@@ -35,9 +35,9 @@ export type AndroidSluice = Omit<
   Operations,
   'track' | 'addUserProperties' | 'addEventProperties' | 'removeEventProperty'
 > & {
-  /** To be called before all else, with the address to send to. */
+  /** To be called before everything else, with the address of the service. */
   configure(options: AndroidOptions): void;
-  /** Begins to record for an app. To be called once when the app opens; each further call begins a session. */
+  /** Begins to record for an app. To be called once when the app opens; every further call begins a new session. */
   init(context: AndroidContext, appId: string): void;
   /** Records an event; the name has 1 to 255 characters. Keys and values are sent as text. */
   track(event: string, properties?: AndroidEventProperties | null): void;
@@ -45,18 +45,18 @@ export type AndroidSluice = Omit<
   addUserProperties(properties: AndroidUserProperties): void;
   /** Attaches properties to all later events of this device. Keys and values are sent as text. */
   addEventProperties(properties: AndroidEventProperties | null): void;
-  /** The key as it was given to `addEventProperties`, or its text. */
+  /** Stops attaching a property. `property`: the key given to `addEventProperties`, or its text. */
   removeEventProperty(property: string | number | boolean | bigint): void;
   /** Starts pairing with the Event Visualizer: shows the code that an administrator enters there. */
   startEVPairing(): void;
   stopEVPairing(): void;
-  /** Switches the shake off that starts pairing; for apps in production. */
+  /** Switches off the shake that starts pairing; for apps in production. */
   disableVisualizerPairingGesture(): void;
   /** @deprecated Use `disableVisualizerPairingGesture`, which does the same. */
   disableDefaultPairingGesture(): void;
 };
 
-/** Makes a surface of its own; an app has use for one only, `sluice`. */
+/** Makes a separate surface. An app needs only one, `sluice`. */
 export function createAndroidSluice(): AndroidSluice {
   const mobile = createMobile();
   const { run } = mobile;

@@ -1,5 +1,4 @@
-// What the package `sluice-client` exports: the surface of web pages. Importing it touches nothing, so that
-// pages may be rendered on a server.
+// What the package `sluice-client` exports: the surface for web pages. Importing it touches nothing, so pages can be rendered on a server.
 
 import type { Window as PageWindow } from './web/browser.js';
 import { createSluice, type Sluice } from './web/sluice.js';

@@ -18,22 +18,22 @@ export type {
 export type IosOptions = MobileOptions & DeviceAdapters & PairingAdapters;
 
 export type IosSluice = Operations & {
-  /** To be called before all else, with the address to send to and the phone's adapters. */
+  /** To be called before everything else, with the address of the service and the phone's adapters. */
   configure(options: IosOptions): void;
-  /** Begins to record for an app. To be called once when the app opens; each further call begins a session. */
+  /** Begins to record for an app. To be called once when the app opens; every further call begins a new session. */
   setAppId(appId: string): void;
   /** The current user's id; `''` until the storage has been loaded after `setAppId`. */
   readonly userId: string;
-  /** How often events are sent, in seconds from 0.05 to a day; the next send goes by it. Default: 15. */
+  /** Sets how often events are sent, in seconds from 0.05 to a day, from the next send on. Default: 15. */
   changeInterval(seconds: number): void;
   /** Starts pairing with the Event Visualizer: shows the code that an administrator enters there. */
   startEVPairing(): void;
   stopEVPairing(): void;
-  /** Switches the shake off that starts pairing; for apps in production. */
+  /** Switches off the shake that starts pairing; for apps in production. */
   disableVisualizerPairingGesture(): void;
 };
 
-/** Makes a surface of its own; an app has use for one only, `sluice`. */
+/** Makes a separate surface. An app needs only one, `sluice`. */
 export function createIosSluice(): IosSluice {
   const mobile = createMobile();
   return {

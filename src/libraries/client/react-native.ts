@@ -11,17 +11,17 @@ export type { AppState, DeviceAdapters, DeviceStorage, Fetch, RuntimeAdapters } 
 export type ReactNativeOptions = MobileOptions & DeviceAdapters;
 
 export type ReactNativeSluice = Operations & {
-  /** To be called before all else, with the address to send to and the phone's adapters. */
+  /** To be called before everything else, with the address of the service and the phone's adapters. */
   configure(options: ReactNativeOptions): void;
-  /** Begins to record for an app. To be called once when the app opens; each further call begins a session. */
+  /** Begins to record for an app. To be called once when the app opens; every further call begins a new session. */
   setAppId(appId: string): void;
   /** The current user's id; undefined until the storage has been loaded after `setAppId`. */
   readonly userId: string | undefined;
-  /** The current user's identity; undefined when anonymous. */
+  /** The current user's identity; undefined if the user is anonymous. */
   readonly identity: string | undefined;
 };
 
-/** Makes a surface of its own; an app has use for one only, `sluice`. */
+/** Makes a separate surface. An app needs only one, `sluice`. */
 export function createReactNativeSluice(): ReactNativeSluice {
   const mobile = createMobile();
   return {

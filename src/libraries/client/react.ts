@@ -21,14 +21,14 @@ export type SluiceProviderProps = LoadOptions & {
 const context = createContext<Sluice>(sluice);
 
 /**
- * Begins to record once it is shown. Options that change take effect: functions at once, the others when they are shown. Calls that
- * its children make before wait for that.
+ * Begins to record once it is rendered. Changed options take effect: functions at once, others when the change is rendered. Calls that its
+ * children make before that wait.
  */
 export function SluiceProvider({ appId, children, ...options }: SluiceProviderProps): ReactElement {
   const latest = useRef(options);
-  // Now, not in an effect: effects of the children run before one of this component.
+  // Set now, not in an effect: effects of the children run before those of this component.
   latest.current = options;
-  // A function that is replaced by another one changes nothing here.
+  // Replacing one function by another changes nothing here.
   const description = JSON.stringify(options, (_, value) =>
     typeof value === 'function' ? 'function' : value,
   );
@@ -36,10 +36,10 @@ export function SluiceProvider({ appId, children, ...options }: SluiceProviderPr
   return createElement(context.Provider, { value: sluice }, children);
 }
 
-/** The options, with functions that call those of the last rendering. */
+/** The options, with functions that call those of the latest render. */
 function withLatestFunctions(options: LoadOptions, latest: { readonly current: LoadOptions }): LoadOptions {
   const { beforeSend, pageViews } = options;
-  // Without a text, as when there is no function any more, no page view is recorded.
+  // If there is no text, as when the function was removed, no page view is recorded.
   const redact = (url: string): string => {
     const { pageViews } = latest.current;
     return (typeof pageViews === 'object' ? pageViews.redact?.(url) : undefined) as string;
@@ -51,7 +51,7 @@ function withLatestFunctions(options: LoadOptions, latest: { readonly current: L
   };
 }
 
-/** The library. Its operations may be called in effects and handlers, at any time. */
+/** The library. Its operations may be called at any time, in effects and handlers. */
 export function useSluice(): Sluice {
   return useContext(context);
 }

@@ -1,5 +1,5 @@
-// Deletions as a compliance caller sees them: any key gets a token, a submission is checked as the service does, and it is complete
-// at once. The records of its users are forgotten.
+// Deletions as a compliance caller sees them. Any key gets a token; a submission is checked as in the service, and is complete at once: the
+// records of its users are forgotten.
 
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Caller } from '../../accounts/tokens.js';
@@ -106,7 +106,7 @@ export function deletionRoutes({ publicBaseUrl, events, log }: DeletionOptions):
   ];
 }
 
-/** Returns a function that tells whether an entry is about one of these users, or about one merged with them. */
+/** Returns a function that says whether an entry is about one of these users, or about a user merged with one of them. */
 function ofUsers(appId: string, users: readonly string[], entries: readonly Fields[]) {
   const names = new Set(users);
   const namesOf = ({ identity, user_id }: Fields) => [`i${identity}`, `u${user_id}`];
@@ -133,7 +133,7 @@ function preview(appId: string, users: readonly string[], entries: readonly Fiel
   };
 }
 
-/** Adds an entry. Beyond the bound the oldest one is forgotten. */
+/** Adds an entry. If there are too many, forgets the oldest one. */
 function remember<T>(map: Map<string, T>, key: string, value: T): void {
   map.set(key, value);
   if (map.size > micro.requestsMax) map.delete(map.keys().next().value as string);

@@ -1,5 +1,5 @@
-// What sluice-micro remembers instead of storing it: accepted records, as rows of the tables, and refused ones. It takes the place
-// of the commit, so everything before that is the service's own code. It is bounded: the oldest entries are forgotten first.
+// What sluice-micro keeps in memory instead of storing it: accepted records, as rows of the tables, and refused ones. It replaces the
+// commit, so everything before that is the service's own code. It is limited: the oldest entries are forgotten first.
 
 import type { Receipt } from '../../contract/answers.js';
 import { micro } from '../../contract/limits.js';
@@ -18,7 +18,7 @@ export type Refused = {
   readonly app_id?: string;
   /** The path or, once the environment is known, the name of the endpoint. */
   readonly endpoint: string;
-  /** Its position in a bulk request or a batch. */
+  /** The index in a bulk request or a batch. */
   readonly index?: number;
   /** What was read: the record, or the whole request. */
   readonly value?: unknown;
@@ -28,13 +28,13 @@ export type Memory = {
   readonly events: List;
   readonly rejected: List;
   readonly committer: Committer;
-  /** What has become of the record with this event id. */
+  /** What has happened to the record with this event id. */
   receiptOf(id: string): Omit<Receipt, 'idempotency_key'>;
-  /** Forgets all of it, keys too. */
+  /** Forgets everything, including keys. */
   reset(): void;
 };
 
-/** The remembered entries of one kind, and how many were forgotten for lack of room. */
+/** The kept entries of one kind, and how many were forgotten for lack of room. */
 export type List = {
   add(entry: Fields, bytes: number): void;
   all(): Fields[];
@@ -47,11 +47,11 @@ export type List = {
 export function createMemory(nowMs: () => number = Date.now): Memory {
   const events = createList();
   const rejected = createList();
-  /** The records that were accepted with keys, by event id; undefined once they are deleted. */
+  /** The records that were accepted with keys, by event id; undefined for a record that was deleted. */
   let keys = new Map<string, Fields | undefined>();
   const keyOf = new WeakMap<Fields, string>();
 
-  /** Remembers a record; returns the letter with which a commit would answer for it. */
+  /** Keeps a record. Returns the letter that a commit would give as its answer. */
   function take(records: Records, at: number, into: Buffer): 's' | 'r' {
     const key = records.claimOf(at);
     if (key !== undefined) {
@@ -102,7 +102,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
           const into = Buffer.allocUnsafe(records.rowBytesMax);
           return Array.from({ length: records.length }, (_, at) => take(records, at, into)).join('');
         });
-        // In a later turn, as a commit does.
+        // In a later turn of the event loop, as a commit does.
         setImmediate(() => settle(letters.map((each) => ({ kind: 'committed', letters: each }))));
       },
       close: async () => undefined,
@@ -115,7 +115,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
   };
 }
 
-/** A time as requests write it; rows have it as ClickHouse reads it. */
+/** A time as requests write it; rows have times in ClickHouse's form. */
 function timeOf(time: unknown): string | undefined {
   return typeof time === 'string' ? `${time.replace(' ', 'T')}Z` : undefined;
 }

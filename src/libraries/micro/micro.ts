@@ -1,6 +1,6 @@
-// A Sluice for test suites: the endpoints for records and deletions, with all checks of the service, but with nothing behind them
-// except memory. Tests can ask it what was sent, and what was refused and why. Every app_id is an environment. There are no rate
-// limits, write keys or suppressed users.
+// A Sluice for test suites: the endpoints for records and deletions, with all checks of the service, but with only memory behind them.
+// Tests can ask it what was sent, and what was refused and why. Every app_id is an environment. There are no rate limits, write keys or
+// suppressed users.
 
 import type { Paths } from '../../config.js';
 import { type LimitName, rateLimits } from '../../contract/limits.js';
@@ -40,11 +40,11 @@ export const microPaths = {
   reset: '/micro/reset',
 } as const;
 
-/** Settles when it listens. Rejects with PortTaken. */
+/** Settles when it is listening. Rejects with PortTaken. */
 export async function startMicro(options: MicroOptions): Promise<Server> {
   const memory = createMemory();
   let lenient = false;
-  /** Whether the request that is being refused was noted already, with its document. */
+  /** Whether the request that is being refused was already noted, with its document. */
   let isNoted = false;
 
   const note = (refused: Refused, bytes: number) =>
@@ -127,7 +127,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
     { method: 'post', path: microPaths.reset, handle: reset },
   ];
 
-  /** Answers with the remembered entries, the oldest first. Each parameter of the query is a field and the value that it must have. */
+  /** Answers with the kept entries, from the oldest. Each query parameter is a field and the value that it must have. */
   function show(exchange: Exchange, name: string, list: List): void {
     const wanted = readParameters(withoutBody(exchange).query);
     if ('code' in wanted) return exchange.refuse(wanted);

@@ -1,5 +1,5 @@
-// What an answer means for the records of a request. Only the service itself settles a record. After an answer of a proxy or a wrong
-// address the request is tried again, unless the answer is that it is too large.
+// What an answer means for the records of a request. Only the service itself settles a record. After an answer from a proxy or a wrong
+// address, the request is tried again, unless the answer is that it is too large.
 
 import type { LimitName } from '../../contract/limits.js';
 import { aboutSending, isAcknowledgement, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
@@ -15,16 +15,16 @@ export type ElementRefusal = {
 };
 
 export type Verdict =
-  /** All records are settled: these were refused, all others accepted. */
+  /** All records are settled: the listed ones were refused, all others accepted. */
   | { readonly kind: 'settled'; readonly refusals: readonly ElementRefusal[] }
   /** The whole request is refused, perhaps because of some of its records. */
   | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
-  /** Some users of the request have reached their limit: only they have to wait, this long. */
+  /** Some users of the request have reached their limit. Only they have to wait, this long. */
   | { readonly kind: 'users_limited'; readonly ms: number; readonly problem: Problem }
   /** The request has to be sent again, not before the time that the service asked for. */
   | { readonly kind: 'later'; readonly ms: number; readonly problem: Problem };
 
-/** The limit by user of a bulk request: if one user reaches it, the others may go on. */
+/** The limit per user of a bulk request: if one user reaches it, others may continue. */
 const limitOfUser: LimitName = 'bulk_identity';
 
 export function judge(answer: Answer): Verdict {
@@ -32,7 +32,7 @@ export function judge(answer: Answer): Verdict {
   if (answer.status === 200 && body !== undefined && isAcknowledgement(body))
     return { kind: 'settled', refusals: readErrors(body) };
   const error = errorOf(body);
-  // A gateway that takes no request of this size will not take it later either.
+  // A gateway that does not accept a request of this size will not accept it later either.
   if (error === undefined && answer.status === 413)
     return {
       kind: 'refused',
@@ -61,7 +61,7 @@ export function errorOf(body: object | undefined): Omit<ElementRefusal, 'index'>
   };
 }
 
-/** Whether to try again: by the code or, without one that is known here, by the status. */
+/** Whether to try again: decided by the code or, if the code is absent or unknown, by the status. */
 export function isForLater(code: string | undefined, status: number): boolean {
   const known = Object.hasOwn(outcomes, code ?? '') ? outcomes[code as OutcomeCode] : undefined;
   return known === undefined ? status === 0 || status === 429 || status >= 500 : known.retry === 'later';
@@ -71,7 +71,7 @@ function later(answer: Answer, problem: Problem): Verdict {
   return { kind: 'later', ms: retryAfterMs(answer), problem };
 }
 
-/** The name of the limit that has no room; undefined if the answer does not say. */
+/** The name of the limit that was reached; undefined if the answer does not say. */
 function limitOf(answer: Answer): string | undefined {
   return /^"([^"]+)"/.exec(headerOf(answer, 'ratelimit-policy'))?.[1];
 }

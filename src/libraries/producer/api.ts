@@ -1,5 +1,5 @@
-// Clients of the service's two APIs for programs, with the types of their OpenAPI documents: the administration, under a program's key, and
-// the deletion API, under an account's API key. Each operation is a method, by the id that it has in the document.
+// Clients for the service's two APIs for programs, with the types of their OpenAPI documents: the administration, with a program's key, and
+// the deletion API, with an account's API key. Each operation is a method named by its operation id.
 
 import { type Calls, createCalls, createTokens } from './calls.js';
 import { producerLimits as limits } from './limits.js';
@@ -9,11 +9,11 @@ import { type Call, createTransport } from './transport.js';
 
 type Operations = Readonly<Record<string, { readonly given: object; readonly answer: unknown }>>;
 
-/** Each method takes the parameters of the path, of the query and the fields of the body in one object. It rejects with SluiceError. */
+/** Each method takes the parameters of the path and query and the fields of the body in one object. It rejects with SluiceError. */
 export type Api<Of extends Operations> = {
   readonly [Id in keyof Of]: (given: Of[Id]['given'], options?: ApiCallOptions) => Promise<Of[Id]['answer']>;
 } & {
-  /** Ends the requests under way, and the connections. */
+  /** Ends running requests, and the connections. */
   readonly close: () => void;
 };
 export type Administration = Api<AdministrationOperations>;
@@ -35,7 +35,7 @@ export function createAdministration(options: Address & { readonly token: string
   );
 }
 
-/** The deletion API. `appId`: that of the environment Main Production. */
+/** The deletion API. `appId`: the app_id of the environment Main Production. */
 export function createDeletionApi(
   options: Address & { readonly appId: string; readonly apiKey: string },
 ): DeletionApi {
@@ -75,7 +75,7 @@ function createApi<Of extends Operations>(
   return { ...Object.fromEntries(methods), close: transport.close } as Api<Of>;
 }
 
-/** The request of a call. What the path does not take goes into the body if there is one, else into the query. */
+/** The request of a call. What is not in the path goes into the body if the operation has one, otherwise into the query. */
 function callOf(route: string, given: object): Sent {
   const [method = '', template = ''] = route.split(' ');
   const fields = new Map(Object.entries(given).filter(([, value]) => value !== undefined));
@@ -83,7 +83,7 @@ function callOf(route: string, given: object): Sent {
     const value = fields.get(name);
     if (value === undefined) throw new TypeError(`${name} is missing`);
     fields.delete(name);
-    // In a URL, '.' and '..' would lead elsewhere.
+    // '.' and '..' would change the path of a URL.
     if (/^\.{0,2}$/.test(String(value))) throw new TypeError(`${name} must be an id`);
     return encodeURIComponent(String(value));
   });

@@ -1,5 +1,5 @@
-// How long to wait after failures in a row: twice as long each time, in part at random so that producers do not come back
-// together, and never shorter than the service asked for.
+// How long to wait after failures in a row: twice as long each time, partly random so that producers do not come back together, and never
+// shorter than the service asked for.
 
 import { producerLimits as limits } from './limits.js';
 
@@ -9,7 +9,7 @@ export type Backoff = {
   succeed(): void;
 };
 
-/** `random`: from 0 up to 1. */
+/** `random`: returns a number from 0 to just below 1. */
 export function createBackoff(random: () => number = Math.random): Backoff {
   let failures = 0;
   return {

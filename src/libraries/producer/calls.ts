@@ -1,4 +1,5 @@
-// Calls that wait for their answer: requests about deletions, receipts and the administration. Each is repeated until the answer is final.
+// Calls that wait for their answer: requests about deletions, receipts and the administration. A call is repeated until its answer is
+// final.
 
 import { codeOfFault, errorOf, faultOf, isForLater, parseObject, retryAfterMs } from './answers.js';
 import { createBackoff } from './backoff.js';
@@ -8,9 +9,9 @@ import { type Answer, bodyOf, type Call, type Transport } from './transport.js';
 
 export type Calls = {
   /**
-   * Settles with the first answer that is final. Rejects with the signal's reason, and with SluiceError when the client is closed.
-   * `repeats`: whether a request that may have been carried out is sent again, too. If not, only one that changes nothing, or that was
-   * surely not carried out.
+   * Settles with the first final answer. Rejects with the signal's reason, or with SluiceError when the client is closed. `repeats`: also
+   * repeats a request that may have been carried out. Otherwise a request is repeated only if it changes nothing, or if it was certainly
+   * not carried out.
    */
   ask(
     method: Call['method'],
@@ -19,7 +20,7 @@ export type Calls = {
     body?: string,
     repeats?: 'always' | 'if_nothing_was_done',
   ): Promise<Answer>;
-  /** The error for an answer that was not expected. */
+  /** The error for an unexpected answer. */
   fail(answer: Answer): SluiceError;
 };
 
@@ -63,8 +64,8 @@ function wasNothingDone({ text }: Answer): boolean {
 }
 
 /**
- * Keeps a token of the deletion API, which is got by an API key. Calls `send` with its authorization, and once more with that of a new
- * one if the token has expired.
+ * Keeps a token of the deletion API, which it gets with an API key. Calls `send` with the token's authorization; if the token has expired,
+ * once more with a new one.
  */
 export function createTokens(appId: string, apiKey: string) {
   const credentials = `Basic ${Buffer.from(`${appId}:${apiKey}`).toString('base64')}`;

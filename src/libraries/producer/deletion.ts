@@ -1,4 +1,4 @@
-// Deletes any number of users in requests of at most 10,000 each, and watches each until it is complete. The caller learns what was
+// Deletes any number of users in requests of at most 10,000 each, and watches each request until it is complete. The caller learns what was
 // submitted before anything else happens, so a killed process can continue where it was.
 
 import { isStuck } from '../../contract/deletion-states.js';
@@ -16,16 +16,16 @@ export type UserToDelete =
 
 export type DeleteOptions = {
   /**
-   * How far an earlier call got: its requests are watched, and the first `submittedUsers` of the users are left out. Give the
-   * same users in the same order, or none if all were submitted.
+   * How far an earlier call got: its requests are watched, and the first `submittedUsers` users are skipped. Pass the same users in the
+   * same order, or none if all were submitted.
    */
   readonly resume?: Pick<DeletionProgress, 'requests' | 'submittedUsers'> | undefined;
-  /** Stops watching; the requests themselves go on. */
+  /** Stops watching; the requests themselves continue. */
   readonly signal?: AbortSignal | undefined;
 };
 
 export type Deletion = AsyncIterable<DeletionProgress> & {
-  /** Goes through all of it; settles with the last progress, rejects with SluiceError. */
+  /** Iterates to the end. Settles with the last progress; rejects with SluiceError. */
   done(): Promise<DeletionProgress>;
 };
 
@@ -91,7 +91,7 @@ async function* runDeletion(
     return id;
   }
 
-  /** Settles with whether the request became complete, or was submitted once more because its list was lost. */
+  /** Settles with whether the request became complete, or was submitted again because its list was lost. */
   async function checkRequest(request: Watched): Promise<boolean> {
     const answer = await askWithToken('GET', `${base}/deletion_status/${request.id}`);
     const { status, state } = (parseObject(answer.text) ?? {}) as { status?: unknown; state?: unknown };
@@ -123,7 +123,7 @@ async function* runDeletion(
   for (;;) {
     const open = watched.filter(({ isComplete }) => !isComplete);
     if (open.length === 0) break;
-    // Requests complete nearly in their order, so the others are not asked for before the first.
+    // Requests complete nearly in order, so later ones are not asked about before the first.
     let changed = 0;
     for (const request of open) {
       if (!(await checkRequest(request))) break;

@@ -1,19 +1,19 @@
-// The queue of one lane. A user's records are all in one lane, and a lane sends one batch at a time, so the order per user
-// is kept while lanes send in parallel. Records of a user whose limit is reached are set aside and hold up no other user.
+// The queue of one lane. All records of a user are in one lane, and a lane sends one batch at a time, so each user's order is kept while
+// lanes send in parallel. Records of a user whose limit is reached are set aside and hold up no other user.
 
 import type { Operation, QueuedRecord } from './records.js';
 
 export type LaneQueue = {
   add(record: QueuedRecord): void;
-  /** Sets records of one user aside for some time, with all others of that user that wait. */
+  /** Sets records of one user aside until a time, together with all other waiting records of that user. */
   park(records: readonly QueuedRecord[], untilMs: number): void;
   isParked(user: string): boolean;
   readonly hasParked: boolean;
-  /** Puts a chosen record back among its user's parked records. */
+  /** Puts a chosen record back among its user's set-aside records. */
   rejoin(record: QueuedRecord): void;
-  /** Takes the records of the next request, in their order; none if nothing waits. */
+  /** Takes the records of the next request, in order; none if nothing is waiting. */
   choose(nowMs: number, recordsMax: number, bytesMax: number): QueuedRecord[];
-  /** When the next request should be sent, by the steady clock; undefined if no record waits. */
+  /** When the next request should be sent, by the steady clock; undefined if no record is waiting. */
   dueAt(bounds: DueBounds): number | undefined;
 };
 
@@ -21,24 +21,24 @@ export type DueBounds = {
   readonly recordsMax: number;
   readonly bytesMax: number;
   readonly intervalMs: number;
-  /** Records that an earlier flush waits for are sent at once. */
+  /** Records that an earlier flush is waiting for are sent at once. */
   readonly generation: number;
 };
 
 /** `records`: in the order of the calls. */
 type Parked = { untilMs: number; readonly records: QueuedRecord[] };
 
-/** A batch looks for records of its operation among this many times as many records as it may have. */
+/** A batch searches for records of its operation among this many times its maximum of records. */
 const looksPerBatch = 4;
 
 export function createLaneQueue(): LaneQueue {
   const parked = new Map<string, Parked>();
   let waiting: QueuedRecord[] = [];
-  /** How many records at the beginning of `waiting` were taken already. */
+  /** How many records at the beginning of `waiting` were already taken. */
   let head = 0;
   let bytes = 0;
 
-  /** The first records of a list that may share a request: of one operation, and none that would overtake another of its user. */
+  /** The first records of a list that may share a request: of one operation, and without overtaking other records of their users. */
   function pick(list: readonly QueuedRecord[], from: number, recordsMax: number, bytesMax: number) {
     const operation = list[from]?.operation as Operation;
     const chosen: QueuedRecord[] = [];
@@ -49,9 +49,9 @@ export function createLaneQueue(): LaneQueue {
     const end = Math.min(list.length, from + looksPerBatch * recordsMax);
     for (; at < end && chosen.length < recordsMax; at++) {
       const record = list[at] as QueuedRecord;
-      // Users are only looked up once one of them has to wait: usually all records are events.
+      // Users are looked up only once one of them has to wait, since usually all records are events.
       const waits = record.operation !== operation || (blocked.size > 0 && blocked.has(record.user));
-      // Each identification is a request of its own, so a user can have only one under way.
+      // Each identification is a request of its own, so each user can have only one under way.
       const repeats = operation === 'identify' && chosen.some(({ user }) => user === record.user);
       if (waits || repeats) {
         blocked.add(record.user);
@@ -76,7 +76,7 @@ export function createLaneQueue(): LaneQueue {
     return undefined;
   }
 
-  /** The oldest record that may go, and when it has to go at the latest. */
+  /** The oldest record that may be sent, and by when it has to be sent. */
   function chooseWaiting(recordsMax: number, bytesMax: number): QueuedRecord[] {
     if (head === waiting.length) return [];
     const { chosen, passed, at } = pick(waiting, head, recordsMax, bytesMax);

@@ -1,5 +1,5 @@
-// Sends what is in memory. Each lane gathers records, sends one batch at a time and keeps it until the service has answered
-// for every record of it. The lane of a record follows from its user.
+// Sends the records in memory. Each lane gathers records, sends one batch at a time, and keeps it until the service has answered for every
+// record of it. A record's lane is determined by its user.
 
 import { judge, type Verdict } from './answers.js';
 import { createBackoff } from './backoff.js';
@@ -14,14 +14,14 @@ export type LanesOptions = {
   readonly settings: Settings;
   readonly transport: Transport;
   readonly reporter: Reporter;
-  /** Called once for each record, when the service has taken or refused it. */
+  /** Called once for each record, when the service has accepted or refused it. */
   readonly onSettled: (record: QueuedRecord) => void;
 };
 
 export type Lanes = {
   /** Takes a record, and sets its number, time and generation. */
   add(record: QueuedRecord): void;
-  /** Settles when the service has answered for all records that were added before. */
+  /** Settles when the service has answered for all records added before. */
   flush(): Promise<void>;
   /** Stops sending. */
   stop(): void;
@@ -43,7 +43,7 @@ export function createLanes(options: LanesOptions): Lanes {
   const lanes = Array.from({ length: settings.parallelRequests }, () =>
     createLane({ ...options, onSettled }, clock),
   );
-  /** How many records are not settled, by the generation in which they came. */
+  /** How many records are not settled, by the generation in which they were added. */
   const held = new Map<number, number>();
   let waiters: { readonly generation: number; readonly settle: () => void }[] = [];
   let numbers = 0;
@@ -151,7 +151,7 @@ function createLane(
       const batch = queue.choose(performance.now(), settings.batchRecords, limits.batchBytesMax);
       if (batch[0]?.operation !== 'identify') await deliver(batch);
       else {
-        // Their users differ, so they may be sent side by side.
+        // They belong to different users, so they may be sent in parallel.
         for (let at = 0; at < batch.length; at += limits.identificationsMax) {
           const some = batch.slice(at, at + limits.identificationsMax);
           await Promise.all(some.map((record) => deliver([record])));
@@ -200,7 +200,7 @@ function createLane(
     for (const part of parts) await deliver(part);
   }
 
-  /** Leaves out records of users who have to wait, as an earlier part of the same batch may have shown. */
+  /** Leaves out records of users who have to wait; an earlier part of the same batch may have reached their limit. */
   function withoutParked(batch: readonly QueuedRecord[]): readonly QueuedRecord[] {
     if (!batch.some(({ user }) => queue.isParked(user))) return batch;
     return batch.filter((record) => {
@@ -228,7 +228,7 @@ function createLane(
     for (const record of records) onSettled(record);
   }
 
-  /** Reports a problem once, until the service has answered again. */
+  /** Reports a problem once, until the service answers again. */
   function tellOfTrouble(problem: Problem): void {
     if (isInTrouble) return;
     isInTrouble = true;
@@ -266,7 +266,10 @@ function isOfOneUser(records: readonly QueuedRecord[]): boolean {
   return records.every(({ user }) => user === records[0]?.user);
 }
 
-/** Divides records: those of the user with the most, who is probably the limited one, and the others; or two groups of users. */
+/**
+ * Divides records in two: those of the user with the most records, who has probably reached the limit, and the rest; or two groups of
+ * users.
+ */
 function apart(records: readonly QueuedRecord[]): (readonly QueuedRecord[])[] {
   const counts = new Map<string, number>();
   for (const { user } of records) counts.set(user, (counts.get(user) ?? 0) + 1);

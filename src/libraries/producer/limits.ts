@@ -10,7 +10,7 @@ export const producerLimits = {
   /** Records and bytes of one request. It is sent when either is reached. */
   batchRecordsMax: 500,
   batchBytesMax: 1 * MiB,
-  /** A request holds at least one record, so no record is larger than this. */
+  /** A request has at least one record, so no record is larger than this. */
   recordBytesMax: 1 * MiB,
   /** How long a record waits for others to be sent with. */
   intervalMs: 500,
@@ -18,12 +18,12 @@ export const producerLimits = {
   /** Requests under way at the same time. */
   parallelRequests: 4,
   parallelRequestsMax: 64,
-  /** Identifications of different users that one turn sends side by side: each is a request of its own. */
+  /** How many identifications of different users a lane sends in parallel; each is a request of its own. */
   identificationsMax: 8,
-  /** Records and bytes that may wait in memory; beyond that `track` lets its caller wait, or drops the record. */
+  /** Records and bytes that may wait in memory. Beyond that, `track` makes its caller wait, or drops the record. */
   queueRecordsMax: 50_000,
   queueBytesMax: 64 * MiB,
-  /** Callers that do not wait may exceed these bounds by this factor. Beyond that, records are dropped in any case. */
+  /** Callers that do not wait may exceed these limits by this factor. Beyond that, records are dropped in any case. */
   queueOvershoot: 2,
   /** Bodies of fewer bytes are not compressed. */
   gzipBytesMin: 1 * KiB,
@@ -31,14 +31,14 @@ export const producerLimits = {
   requestMs: 30_000,
   backoffMsMin: 250,
   backoffMsMax: 30_000,
-  /** A longer `Retry-After` counts as this. */
+  /** A longer `Retry-After` is treated as this. */
   retryAfterMsMax: 60 * 60_000,
   /** An answer is read up to this size. */
   answerBytesMax: 16 * MiB,
   closeMs: 10_000,
   /** A spool begins a new file when the current one has this size. */
   spoolFileBytes: 4 * MiB,
-  /** The most bytes that one write takes. */
+  /** The most bytes of one write. */
   spoolWriteBytes: 1 * MiB,
   spoolBytesMax: 1024 * MiB,
   /** How long the spool waits after a write has failed. */
@@ -46,10 +46,13 @@ export const producerLimits = {
   /** How often, and after which pauses, an incomplete claim of a folder is read again. */
   claimLooksMax: 50,
   claimLookMs: 10,
-  /** The time between two looks at deletion requests, from the least to the most. */
+  /** The time between two checks of deletion requests, from the shortest to the longest. */
   pollMsMin: 500,
   pollMsMax: 5_000,
-  /** Without a listener, one line is printed per kind of report and per this time. The first one waits for more reports to gather. */
+  /**
+   * Without a listener, one line is printed per kind of report and per this time. The first line is delayed so that more reports can
+   * gather.
+   */
   warnEveryMs: 60_000,
   warnGatherMs: 250,
   /** Reports of further kinds share one line. */

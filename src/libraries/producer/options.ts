@@ -7,15 +7,18 @@ import type { Dropped, Ignored, Problem, Refusal } from './reports.js';
 export type SluiceOptions<V extends Validation = 'strict'> = {
   /** The environment to send to. */
   readonly appId: string;
-  /** The Sluice to send to, and so the data centre: `https://events.example.com`. */
+  /** The address of the Sluice to send to, which also decides the data centre: `https://events.example.com`. */
   readonly baseUrl: string;
-  /** `lenient` if the environment is lenient: properties may then hold what it mends, such as booleans and objects. Default: `strict`. */
+  /**
+   * `lenient` if the environment is lenient: properties may then have values that it mends, such as booleans and objects. Default:
+   * `strict`.
+   */
   readonly validation?: V;
   /** A write key, for an environment that requires one and for `receipts`. */
   readonly writeKey?: string | undefined;
   /** The account's API key, for `deleteUsers`; `appId` must then be Main Production's. */
   readonly apiKey?: string | undefined;
-  /** Milliseconds that a record waits for others to be sent with; default 500, 0 sends at once. */
+  /** How many milliseconds a record waits for others to be sent with; default 500. 0 sends at once. */
   readonly intervalMs?: number;
   /** Records of one request, from 1 to 1000; default 500. */
   readonly batchRecords?: number;
@@ -23,11 +26,11 @@ export type SluiceOptions<V extends Validation = 'strict'> = {
   readonly parallelRequests?: number;
   /** Whether bodies are compressed; default true. */
   readonly gzip?: boolean;
-  /** Records that may wait in memory; default 50,000. Their bytes are bounded, too, at 64 MiB. */
+  /** Records that may wait in memory; default 50,000. Their bytes are limited as well, to 64 MiB. */
   readonly queueRecords?: number;
-  /** When the queue is full: `wait` (the default) lets callers wait that await the call, `drop` drops the record. */
+  /** What happens when the queue is full: `wait` (the default) makes callers wait that await the call, `drop` drops the record. */
   readonly whenFull?: 'wait' | 'drop';
-  /** A folder for this process alone, in which waiting records survive a crash: the next process sends them. */
+  /** A folder used by this process alone, in which waiting records survive a crash: the next process sends them. */
   readonly spoolFolder?: string | undefined;
   /** Whether each write to the spool is synced to disk, so that it survives a power cut too; default false. */
   readonly spoolSync?: boolean;
@@ -35,13 +38,13 @@ export type SluiceOptions<V extends Validation = 'strict'> = {
   readonly spoolBytes?: number;
   /** Milliseconds for one attempt to send; default 30,000. */
   readonly requestMs?: number;
-  /** Called with records that the service has refused for good. Without this or a listener, a warning is printed. */
+  /** Called with records that the service has finally refused. Without this or a listener, a warning is printed. */
   readonly onRefused?: (refusal: Refusal) => void;
-  /** Called with fields of calls that the library does not know, and so does not send. */
+  /** Called with fields of calls that the library does not know, and therefore does not send. */
   readonly onIgnored?: (ignored: Ignored) => void;
-  /** Called with records that were given up: the queue was full, or the library was closed. */
+  /** Called with records that were given up because the queue was full or the library was closed. */
   readonly onDropped?: (dropped: Dropped) => void;
-  /** Called with what keeps records from being sent now. They stay in the queue. */
+  /** Called with what currently keeps records from being sent. They stay in the queue. */
   readonly onProblem?: (problem: Problem) => void;
 };
 
@@ -74,7 +77,7 @@ export type Settings = Required<Omit<SluiceOptions<Validation>, Listeners | Opti
   readonly [Name in Optional]: string | undefined;
 };
 
-/** Throws TypeError, which names the option, if one is wrong: a program with wrong settings should not start. */
+/** Throws TypeError, which names the option, if an option is wrong: a program with wrong settings should not start. */
 export function readOptions(given: SluiceOptions<Validation>): Settings {
   if (typeof given !== 'object' || given === null)
     throw new TypeError('createSluice needs options: { appId, baseUrl }');

@@ -1,4 +1,4 @@
-// What has become of records, by their idempotency keys.
+// What has happened to records, by their idempotency keys.
 
 import { counts } from '../../contract/lengths.js';
 import { parseObject } from './answers.js';
@@ -6,12 +6,12 @@ import { createCalls } from './calls.js';
 import type { Settings } from './options.js';
 import type { Transport } from './transport.js';
 
-/** What has become of the record with a key. */
+/** What has happened to the record with a key. */
 export type Receipt = {
   readonly idempotencyKey: string;
   /**
-   * `stored`: it is in ClickHouse. `waiting`: it is kept and will be stored. `deleted`: it was stored, and deleted since. `unknown`: no
-   * such record is known; nothing is kept of a refused one.
+   * `stored`: it is in ClickHouse. `waiting`: it is accepted and will be stored. `deleted`: it was stored, and has been deleted since.
+   * `unknown`: no such record is known; no trace is kept of a refused one.
    */
   readonly status: 'stored' | 'waiting' | 'deleted' | 'unknown';
   /** Only if it is stored. */

@@ -1,5 +1,5 @@
-// Turns calls into records: the JSON that will be sent, with its time and its idempotency key. A record never changes once it is
-// made, so a repeat has the same bytes.
+// Turns calls into records: the JSON to send, with its time and its idempotency key. A record never changes once it is made, so a repeated
+// request has the same bytes.
 
 import { randomBytes } from 'node:crypto';
 import { epochSeconds } from '../../contract/limits.js';
@@ -8,20 +8,20 @@ import { producerLimits as limits } from './limits.js';
 
 export type Operation = 'track' | 'addUserProperties' | 'identify';
 
-/** What the environment does with values that the contract does not allow: it refuses the record, or it mends it. */
+/** What the environment does with values that the contract does not allow: refuse the record, or mend it. */
 export type Validation = 'strict' | 'lenient';
 
 /** A bigint is sent as its digits, a Date as RFC 3339. */
 type Scalar = string | number | bigint | Date;
 
-/** A property of an event; one that is undefined is left out. Lenient environments take everything that JSON has. */
+/** A property of an event; an undefined one is left out. Lenient environments accept everything that JSON has. */
 export type PropertyValue<V extends Validation = 'strict'> =
   | Scalar
   | readonly Scalar[]
   | undefined
   | Lenient<V>;
 
-/** A property of a user. Strict environments take no lists here. */
+/** A property of a user. Strict environments accept no lists here. */
 export type UserPropertyValue<V extends Validation = 'strict'> = Scalar | undefined | Lenient<V>;
 
 type Lenient<V extends Validation> = V extends 'lenient' ? boolean | null | object : never;
@@ -30,7 +30,7 @@ type Lenient<V extends Validation> = V extends 'lenient' ? boolean | null | obje
 type Reserved<V extends Validation> = V extends 'lenient' ? never : 'user_id' | 'session_id' | 'screen_name';
 type ReservedOfUser<V extends Validation> = V extends 'lenient' ? never : 'user_id';
 
-/** What `T` has to be to hold the properties of an event: stated key by key, since interfaces have no index signature. */
+/** The constraint on a type `T` of event properties. It is stated key by key, since interfaces have no index signature. */
 export type EventProperties<T, V extends Validation = 'strict'> = {
   readonly [Key in keyof T]: Key extends Reserved<V> ? never : PropertyValue<V>;
 };
@@ -53,12 +53,12 @@ export type TrackedEvent<T = Readonly<Record<string, PropertyValue>>> = EventUse
   readonly sessionId?: string | undefined;
   /** When it happened; a number is in milliseconds since 1970. Default: now. */
   readonly timestamp?: Timestamp | undefined;
-  /** Two events with the same key are one. Default: a new key. */
+  /** Two events with the same key count as one. Default: a new key. */
   readonly idempotencyKey?: string | undefined;
 };
 
 export type Identification = {
-  /** The client library's `userId`: the number of an anonymous user, never an id of your database. */
+  /** The client library's `userId`: the number of an anonymous user, never an id from your database. */
   readonly userId: string | number;
   readonly identity: string | number;
   readonly timestamp?: Timestamp | undefined;
@@ -78,19 +78,19 @@ export type QueuedRecord = {
   readonly bytes: number;
   /** Its position in the order of the calls. */
   number: number;
-  /** When it came into memory, in milliseconds of the steady clock. */
+  /** When it was added to memory, in milliseconds of the steady clock. */
   takenAt: number;
   /** The number of the flush that waits for it. */
   generation: number;
-  /** Where it is in the spool; undefined until that is known, and without a spool. */
+  /** Its position in the spool; undefined until that is known, and without a spool. */
   place: { readonly file: number; readonly line: number } | undefined;
   isSettled: boolean;
 };
 
-/** Makes a record of whatever a JavaScript program passes. */
+/** Makes a record from whatever a JavaScript program passes. */
 export type Recorder = Readonly<Record<Operation, (given: unknown) => QueuedRecord | Unsendable>>;
 
-/** A call that cannot become a record, with what can be read of it, under the names of the HTTP interface. */
+/** A call that cannot become a record, with its readable fields, under the names of the HTTP interface. */
 export type Unsendable = {
   readonly operation: Operation;
   readonly record: Readonly<Record<string, unknown>>;
@@ -114,19 +114,19 @@ const fieldNames: Readonly<Record<Operation, Readonly<Record<string, string>>>> 
   addUserProperties: { identity: 'identity', properties: 'properties' },
 };
 
-/** `nowMs`: the wall clock. `onUnknown` gets the fields of a call that its operation does not have. */
+/** `nowMs`: the wall clock. `onUnknown` is called with the fields of a call that its operation does not have. */
 export function createRecorder(
   nowMs: () => number,
   onUnknown: (operation: Operation, fields: readonly string[]) => void,
 ): Recorder {
-  // A key's beginning is unique to this process, its number within the process. Such keys compress well.
+  // A key begins with a text unique to this process, followed by its number within the process. Such keys compress well.
   const keyPrefix = randomBytes(15).toString('base64url');
   let keys = 0;
   const nextKey = (): string => `${keyPrefix}-${(keys++).toString(36)}`;
   let lastMs = Number.NaN;
   let lastText = '';
 
-  /** The time as text, made once per millisecond: most records come in the same one as the record before. */
+  /** The time as text, made once per millisecond: most records are made in the same millisecond as the one before. */
   function now(): string {
     const ms = nowMs();
     if (ms !== lastMs) {
@@ -147,7 +147,7 @@ export function createRecorder(
         'timestamp',
       );
     }
-    // Dates hold 8.64e15 milliseconds around 1970.
+    // Dates can hold 8.64e15 milliseconds on either side of 1970.
     if (!(Math.abs(ms) <= 8.64e15)) {
       return rejection('invalid_timestamp', 'it is neither a Date, a text nor a number', 'timestamp');
     }
@@ -188,7 +188,7 @@ export function createRecorder(
     return 'code' in made ? unsendable(operation, given, made) : made;
   }
 
-  /** If the caller's own code throws while a record is read, such as a getter, only that record is refused. */
+  /** If the caller's own code, such as a getter, throws while a record is read, only that record is refused. */
   function make(operation: Operation, given: unknown): QueuedRecord | Rejection {
     const fields = fieldNames[operation];
     if (typeof given !== 'object' || given === null)
@@ -287,7 +287,7 @@ function jsonOf(fields: object): string | Rejection {
   try {
     return JSON.stringify(fields);
   } catch {
-    // Once more for large integers, which JSON.stringify does not know.
+    // Tried again for large integers, which JSON.stringify does not support.
     try {
       return JSON.stringify(fields, (_, value: unknown) =>
         typeof value === 'bigint' ? String(value) : value,
@@ -303,7 +303,7 @@ export function readRecord({ text }: QueuedRecord): Readonly<Record<string, unkn
   return JSON.parse(text);
 }
 
-/** Letters in the lines of a spool. */
+/** The letters of the operations in the lines of a spool. */
 const letters: Readonly<Record<Operation, string>> = { track: 't', addUserProperties: 'p', identify: 'i' };
 
 /** A record as a line of a spool. */
@@ -322,7 +322,7 @@ export function recordOfLine(line: string): QueuedRecord | undefined {
   return 'code' in user ? undefined : recordOf(operation, user.key, text, Buffer.byteLength(text));
 }
 
-/** Whether a line that cannot be read is whole: then a later version of this library has written it. */
+/** Whether a line that cannot be read is complete: it was then written by a later version of this library. */
 export function isOfNewerVersion(line: string): boolean {
   return (
     /^[a-z]/.test(line) &&

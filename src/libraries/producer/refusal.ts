@@ -1,12 +1,12 @@
-// The error with which the library says that the service has refused a call, and how far a deletion was by then.
+// The error by which the library says that the service has refused a call, and how far a deletion had got by then.
 
 export type DeletionRequest = { readonly id: string; readonly isComplete: boolean };
 
-/** It can be kept as JSON, and passed as `resume` later. */
+/** Can be stored as JSON, and passed as `resume` later. */
 export type DeletionProgress = {
-  /** In the order of the submission. */
+  /** In the order of submission. */
   readonly requests: readonly DeletionRequest[];
-  /** How many of the users were submitted, from the first on. */
+  /** How many users were submitted, counted from the first. */
   readonly submittedUsers: number;
   /** Whether all users were submitted and every request is complete. */
   readonly isComplete: boolean;
@@ -17,7 +17,7 @@ export class SluiceError extends Error {
   override readonly name = 'SluiceError';
   readonly code: string;
   readonly status: number;
-  /** How far a deletion was, to resume. */
+  /** How far a deletion got; can be passed as `resume`. */
   readonly progress: DeletionProgress;
 
   constructor(message: string, code: string, status: number, progress: DeletionProgress = noProgress) {

@@ -1,4 +1,4 @@
-// One file of a spool: its records, a line for each, and beside it the marks of settled records.
+// One file of a spool: its records, one per line, and beside it the marks of settled records.
 
 import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,9 +14,9 @@ import {
 export type SpoolFile = {
   readonly number: number;
   bytes: number;
-  /** Whether a part of a failed write may follow after these bytes. */
+  /** Whether these bytes may be followed by a part of a failed write. */
   isTorn: boolean;
-  /** How many lines it has, and how many of them are settled, whether or not they are marked yet. */
+  /** How many lines it has, and how many of them are settled, whether or not they are marked as such yet. */
   lines: number;
   settled: number;
   /** The first line that was not loaded; undefined if all were. */
@@ -63,7 +63,7 @@ export async function create(folder: string, number: number): Promise<SpoolFile>
   return { ...newFile(number), records };
 }
 
-/** Cuts off what a failed write has left, which will be written again. */
+/** Cuts off the rest of a failed write, which will be written again. */
 export async function cut(file: SpoolFile): Promise<void> {
   if (!file.isTorn) return;
   await file.records?.truncate(file.bytes);
@@ -72,7 +72,7 @@ export async function cut(file: SpoolFile): Promise<void> {
 
 /** Closes a file of records. */
 export async function shut(file: SpoolFile): Promise<void> {
-  // A load stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
+  // Loading stops at the file's known bytes. Only after a crash would the torn lines be sent twice, under the same keys.
   await cut(file).catch(() => undefined);
   await file.records?.close();
   file.records = undefined;
@@ -91,7 +91,7 @@ export async function erase(folder: string, file: SpoolFile): Promise<void> {
   await rm(join(folder, marksName(file.number)), { force: true });
 }
 
-/** A file's lines, and what may follow after them; undefined if it is gone. Rejects if it cannot be read now. */
+/** A file's lines, and what may follow them; undefined if the file is gone. Rejects if it cannot be read at present. */
 export async function readRecords(folder: string, { number, bytes }: SpoolFile): Promise<Buffer | undefined> {
   try {
     return (await readFile(join(folder, recordsName(number)))).subarray(0, bytes);

@@ -1,6 +1,5 @@
-// The folder of a spool: who owns it, and what its files are called. It belongs to one process at a time. A claim is a file
-// `owner.<number>` that names a process by its id and the time of its start, since ids are used again: in a container every
-// process may have the id 1.
+// The folder of a spool: who owns it, and how its files are named. It belongs to one process at a time. A claim is a file `owner.<number>`
+// that identifies a process by its id and its start time, since ids are reused: in a container every process may have the id 1.
 
 import {
   closeSync,
@@ -39,9 +38,9 @@ export function findClaims(path: string): Claim[] {
 }
 
 /**
- * Claims a folder in which these claims were found. Of processes that found the same claims, only one can write the next number. A
- * late process may write a number that is free again, so each process reads all claims after it has written its own: of two
- * running ones, at least the later one sees the other, and gives way.
+ * Claims a folder in which these claims were found. Of processes that found the same claims, only one can write the next number. A late
+ * process may write a number that is free again, so each process reads all claims after it has written its own: of two running processes,
+ * at least the later one sees the other, and gives way.
  */
 export function takeFolder(path: string, found: readonly Claim[]): void {
   refuse(path, found);
@@ -90,11 +89,11 @@ export function releaseFolder(folder: string): void {
   ownFolders.delete(path);
 }
 
-/** Who made a claim; undefined if it is gone. */
+/** The process that made a claim; undefined if the claim is gone. */
 function readOwner(file: string): string | undefined {
   for (let looks = 0; ; looks++) {
     const text = readText(file);
-    // It may just be being written. If its process was killed meanwhile, its end is never written.
+    // The claim may be incomplete because it is being written. If its process was killed, it stays incomplete.
     if (text === undefined || text.endsWith('\n') || looks === limits.claimLooksMax) return text?.trim();
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, limits.claimLookMs);
   }
@@ -105,7 +104,7 @@ function isAlive(owner: string): boolean {
   if (!Number.isSafeInteger(pid) || pid < 1) return false;
   const now = identityOf(pid);
   if (now !== undefined) return now === owner;
-  // Without /proc, as on macOS, an id that is in use counts as the owner; it may be ours after a restart.
+  // Without /proc, as on macOS, any running process with that id counts as the owner. The id may be ours, after a restart.
   return pid !== process.pid && answersSignals(pid);
 }
 
@@ -119,18 +118,21 @@ function answersSignals(pid: number): boolean {
   }
 }
 
-/** The id of a process, its start in ticks since the boot, and the boot; undefined if it does not run, or without /proc. */
+/** The id of a process, its start in ticks since the boot, and the boot; undefined if it is not running, or without /proc. */
 function identityOf(pid: number): string | undefined {
   const stat = readText(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
-  // After the name, which may hold blanks and brackets, come the state, and the start as the 20th field.
+  // The name may contain blanks and brackets. After it come the state and, as the 20th field, the start.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  // A zombie: its parent has not asked how it ended, which a container's first process may never do.
+  // A zombie: its parent has not collected its exit status, which a container's first process may never do.
   if (/^[ZX]$/.test(fields[0] ?? '')) return undefined;
   return `${pid} ${fields[19]} ${readText('/proc/sys/kernel/random/boot_id')?.trim()}`;
 }
 
-/** The text of a file; undefined if there is none, or if its process has ended. Throws otherwise: the claim may be a running process's. */
+/**
+ * The text of a file; undefined if there is none, or if its process has ended. Throws otherwise, since the claim may be that of a running
+ * process.
+ */
 function readText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -151,8 +153,8 @@ export function marksName(number: number): string {
 }
 
 /**
- * The files of records that an earlier process left, the oldest first. Marks without records are removed: the process was
- * killed while it removed both, and their number may be used again.
+ * The files of records that an earlier process left, from the oldest. Marks without records are removed: the process was killed while it
+ * removed both, and their number may be used again.
  */
 export function listSpoolFiles(folder: string): { readonly number: number; readonly bytes: number }[] {
   const numbers: Readonly<Record<string, Set<number>>> = { records: new Set(), settled: new Set() };
@@ -168,7 +170,7 @@ export function listSpoolFiles(folder: string): { readonly number: number; reado
     .map((number) => ({ number, bytes: statSync(join(folder, recordsName(number))).size }));
 }
 
-/** Settled lines as text: `first count.` for each run of lines. The dot shows that it was written completely. */
+/** Settled lines as text: `first count.` for each run of lines. The dot shows that the entry was written completely. */
 export function marksText(lines: readonly number[]): string {
   const sorted = [...lines].sort((a, b) => a - b);
   let text = '';

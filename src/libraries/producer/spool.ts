@@ -1,7 +1,7 @@
-// Keeps waiting records in files, so that nothing that was reported as kept is lost if the process is killed. A file of records
-// has a line for each, in the order of the calls; a file beside it lists the settled lines. When all lines are settled, both
-// files are removed. Records for which memory has no room are only in the files, and so are all later ones until those are
-// loaded: records reach the lanes in the order of the calls. What an earlier process left comes first.
+// Keeps waiting records in files, so that nothing that was reported as kept is lost if the process is killed. A file of records has one
+// line for each, in the order of the calls; a file beside it lists the settled lines. When all lines are settled, both files are removed.
+// Records for which memory has no room are only in the files, and so are all later ones until those are loaded: records reach the lanes in
+// the order of the calls. Records that an earlier process left come first.
 
 import type { FileHandle } from 'node:fs/promises';
 import { producerLimits as limits } from './limits.js';
@@ -24,24 +24,24 @@ export type SpoolOptions = {
   /** Whether each write is synced to disk. */
   readonly sync: boolean;
   readonly reporter: Reporter;
-  /** Called when records were written, and when a file is gone. */
+  /** Called when records were written, and when a file was removed. */
   readonly onSpace: () => void;
 };
 
 export type Spool = {
-  /** Keeps a record; settles when it is in a file. `isLoaded`: a lane has it already, which must not be while `isBehind`. */
+  /** Keeps a record, and settles when it is in a file. `isLoaded`: a lane already has it, which must not be the case while `isBehind`. */
   keep(record: QueuedRecord, isLoaded: boolean): Promise<void>;
-  /** Call it when a record is settled. */
+  /** To be called when a record is settled. */
   forget(record: QueuedRecord): void;
   /** Whether there are records that no lane has. */
   readonly isBehind: boolean;
-  /** Hands some of these to lanes, in their order. */
+  /** Hands some of these records to lanes, in order. */
   load(hand: (record: QueuedRecord) => void): Promise<void>;
   /** The bytes of all its files. */
   readonly bytes: number;
   /** The bytes of records that wait to be written. */
   readonly unwrittenBytes: number;
-  /** Writes what was not written yet, if the disk takes it. */
+  /** Writes what was not written yet, if the disk accepts it. */
   close(): Promise<Left>;
 };
 
@@ -50,7 +50,7 @@ export type Left = { readonly isEmpty: boolean; readonly lost: number };
 
 type Entry = { readonly record: QueuedRecord; isLoaded: boolean };
 
-/** Records that are written together, and the promise of that. */
+/** Records that are written together, with a promise for the write. */
 type Write = { readonly entries: Entry[]; readonly written: Promise<void>; readonly settle: () => void };
 
 type Place = { readonly file: number; readonly line: number };
@@ -75,17 +75,17 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   /** Whether the last attempt to write failed and the next one has not begun. */
   let isFailing = false;
   let isInTrouble = false;
-  /** Settles when the attempt to write has ended, well or not. */
+  /** Settles when the attempt to write has ended, successfully or not. */
   let attempt: Promise<unknown> = Promise.resolve();
 
   function begin(): void {
     if (isWorking) return;
     isWorking = true;
-    // Calls of the same turn of the event loop share a write.
+    // Calls in the same turn of the event loop share a write.
     setImmediate(() => void work());
   }
 
-  /** Does one thing after another, so that the files have the marks in the order in which records were settled. */
+  /** Does one thing after another, so that marks are written in the order in which records were settled. */
   async function work(): Promise<void> {
     const faults: NodeJS.ErrnoException[] = [];
     isFailing = false;
@@ -155,7 +155,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   }
 
   async function growingFile(): Promise<File> {
-    // On a full disk a file that is no longer needed makes room.
+    // On a full disk, removing a file that is no longer needed makes room.
     const isOver = current?.isTorn === true && current.settled >= current.lines;
     if (current !== undefined && (isOver || current.bytes >= limits.spoolFileBytes)) await finish();
     if (current === undefined) {
@@ -166,7 +166,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     return current;
   }
 
-  /** From now on nothing is added to the current file. */
+  /** Adds nothing more to the current file. */
   async function finish(): Promise<void> {
     const file = current;
     current = undefined;
@@ -187,7 +187,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     return file !== current && file.loadFrom === undefined && file.settled >= file.lines;
   }
 
-  /** Marks what is settled. Removes a file once all of its lines are settled. */
+  /** Marks settled lines, and removes a file once all of its lines are settled. */
   async function tidy(): Promise<void> {
     const taken = new Map<number, number[]>();
     for (const { file, line } of marks) {
@@ -224,7 +224,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       current = undefined;
       return loadFile(file, hand);
     }
-    // These are in memory and in no file. A failing disk must not hold them up.
+    // These are in memory and in no file. They must not wait for a failing disk.
     for (const entry of [...(underWay?.entries ?? []), ...next.entries]) {
       if (!entry.isLoaded) hand(entry.record);
       entry.isLoaded = true;
@@ -240,7 +240,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       tell(undefined, `file ${number} is gone, and the records that were only there`);
     const settled = file.isForeign ? await readMarks(folder, number) : new Set<number>();
     await shut(file);
-    // The text after the last line end is incomplete, and its promise has not settled.
+    // Text after the last line end is incomplete, and the promise for it has not settled.
     const lines = (content?.toString('utf8') ?? '').split('\n').slice(0, -1);
     file.lines = lines.length;
     file.settled += settled.size;

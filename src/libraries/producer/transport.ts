@@ -1,4 +1,4 @@
-// Sends a request over a kept-alive connection, and settles with the answer. Never rejects: a failure is an answer, too.
+// Sends a request over a kept-alive connection, and settles with the answer. Never rejects, since a failure is an answer too.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -17,7 +17,7 @@ export type Call = {
 export type Body = { readonly bytes: Buffer; readonly encoding: 'gzip' | undefined };
 
 export type Answer = {
-  /** The HTTP status; 0 if no answer came, for the reason in `fault`. */
+  /** The HTTP status; 0 if no answer came, with the reason in `fault`. */
   readonly status: number;
   readonly fault?: string;
   readonly text: string;
@@ -38,7 +38,7 @@ export type TransportOptions = {
 
 const compress = promisify(gzipCallback);
 
-/** A body, compressed if that is worth it: at the fastest level, which takes 5 µs of CPU per kilobyte, outside the main thread. */
+/** A body, compressed if that is worthwhile: at the fastest level, which takes 5 µs of CPU per kilobyte, outside of the main thread. */
 export async function bodyOf(text: string, gzip: boolean): Promise<Body> {
   const bytes = Buffer.from(text);
   if (!gzip || bytes.length < limits.gzipBytesMin) return { bytes, encoding: undefined };
@@ -74,7 +74,7 @@ export function createTransport({ baseUrl, requestMs, connectionsMax }: Transpor
       }
       function fail(error: NodeJS.ErrnoException): void {
         const fault = error.code ?? error.message;
-        // The other side closed the idle connection just as this request was sent.
+        // The other side closed the idle connection at the moment when this request was sent.
         end(
           { status: 0, fault, text: '', headers: {} },
           sent.reusedSocket && /^E(CONNRESET|PIPE)$/.test(fault),

@@ -2,15 +2,15 @@
 // the core itself touches no browser, no phone and no clock. None of these functions may throw.
 
 /**
- * Text that outlives the page or the app. Reading and writing are synchronous. Where the device's own storage answers
- * later (React Native), everything is loaded before `whenReady` calls back, and writes reach the device later. Several
- * tabs may share one storage, so the core never reads, changes and writes back a value that two of them could change.
+ * Text that outlives the page or the app. Reading and writing are synchronous. Where the device's own storage answers later (React Native),
+ * everything is loaded before `whenReady` calls back, and writes reach the device later. Several tabs may share one storage, so the core
+ * never does a read-modify-write of a value that two tabs could change.
  */
 export type KeyValueStorage = {
   get(key: string): string | undefined;
   /**
-   * Keeps the text under the key. Returns false if it can be kept in memory only; then the former text may be back after
-   * a restart. `own`: if the storage is emptied, this page puts the text back.
+   * Stores the text under the key. Returns false if it can be kept only in memory; after a restart the former text may then be back. `own`:
+   * if the storage is emptied, this page puts the text back.
    */
   set(key: string, text: string, own?: true): boolean;
   remove(key: string): void;
@@ -18,14 +18,14 @@ export type KeyValueStorage = {
   keys(prefix: string): string[];
   /** Calls back after another tab has changed a key, or all keys (undefined). Absent where there are no other tabs. */
   onChange?(listener: (key: string | undefined) => void): void;
-  /** Calls back once it is known what is kept under the key. Absent where everything is known from the start. */
+  /** Calls back once it is known what is stored under the key. Absent where everything is known from the start. */
   whenKnown?(key: string, callback: () => void): void;
 };
 
-/** One text per app, which may be refused for its size: the global event properties, or the visitor's choice. */
+/** One text for each app, which may be refused because of its size: the global event properties, or the visitor's choice. */
 export type TextStore = {
   read(appId: string): string | undefined;
-  /** Keeps the text. Returns false if it does not fit; then the former text stays. */
+  /** Stores the text. Returns false if it does not fit; the former text then stays. */
   write(appId: string, text: string): boolean;
 };
 
@@ -33,7 +33,7 @@ export type TransportAnswer = {
   /** HTTP status; 0 when no answer came (no network, blocked, timed out). */
   readonly status: number;
   readonly body: string;
-  /** The header `Retry-After` as it came; undefined without one. */
+  /** The value of the header `Retry-After`; undefined if there is none. */
   readonly retryAfter?: string | undefined;
 };
 
@@ -41,34 +41,34 @@ export type Transport = {
   /** POSTs a text as `text/plain`; settles within about `timeoutMs`, never rejects. */
   send(url: string, body: string, timeoutMs: number): Sending;
   /**
-   * POSTs a text in a way that outlives the page. Returns undefined if that is not possible, for example because too much
-   * is already under way. `answer` never settles where the answer cannot be seen.
+   * POSTs a text in a way that outlives the page. Returns undefined if that is not possible, for example because too much is already being
+   * sent. The promise never settles where the answer cannot be seen.
    */
   sendAtExit?(url: string, body: string): Promise<TransportAnswer> | undefined;
 };
 
 export type Sending = {
   readonly answer: Promise<TransportAnswer>;
-  /** Whether the request goes on when the page ends. */
+  /** Whether the request continues when the page ends. */
   readonly outlivesPage: boolean;
 };
 
 export type Clock = {
   /** Milliseconds since 1970; may be wrong, and may jump. */
   now(): number;
-  /** Calls back once, after `ms` at the earliest; the result cancels it. */
+  /** Calls back once, after `ms` at the earliest. Calling the result cancels it. */
   setTimer(ms: number, callback: () => void): () => void;
 };
 
 export type Lifecycle = {
   /**
-   * Calls back once recording may begin: at once, when the storage has been loaded, or when a prerendered page is shown.
-   * Earlier calls wait in memory.
+   * Calls back once recording may begin: at once, when the storage has been loaded, or when a prerendered page is shown. Calls before that
+   * wait in memory.
    */
   whenReady(callback: () => void): void;
-  /** Calls back each time the page or app is hidden and may end without further notice. */
+  /** Calls back each time the page or app is hidden, after which it may end without notice. */
   onHide(listener: () => void): void;
-  /** Calls back each time it is worth trying again: network back, page or app shown again. */
+  /** Calls back each time another attempt makes sense: the network is back, or the page or app is shown again. */
   onResume(listener: () => void): void;
 };
 
@@ -77,7 +77,7 @@ export type RandomBytes = (count: number) => Uint8Array;
 
 /** Ensures that only one tab sends at a time. */
 export type SendingTurn = {
-  /** Runs the work once no other tab runs work of this name; settles after it. Never rejects. */
+  /** Runs the work once no other tab runs work of this name, and settles when it is done. Never rejects. */
   take(name: string, work: () => Promise<void>): Promise<void>;
 };
 
@@ -89,12 +89,12 @@ export type Adapters = {
   readonly consentStore?: TextStore;
   readonly transport: Transport;
   readonly clock: Clock;
-  /** When the present call was really made, if it waited before it reached the library. */
+  /** When the current call was really made, if it waited before it reached the library. */
   readonly calledAtMs?: () => number | undefined;
   readonly lifecycle: Lifecycle;
   readonly randomBytes: RandomBytes;
   /** Default: only this client sends from this storage. */
   readonly turn?: SendingTurn;
-  /** Shows the developer one line; the core puts `Sluice: ` before it. */
+  /** Shows one line to the developer; the core prefixes it with `Sluice: `. */
   readonly warn: (line: string) => void;
 };

@@ -1,22 +1,22 @@
-// What an answer of the server means for the batch it answers. Pure.
+// What an answer of the server means for its batch. Pure.
 
 import type { TransportAnswer } from './adapters.js';
 import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
 
 export type Verdict =
-  /** Each message was answered for; undefined where the answer leaves one out. */
+  /** Each message was answered; undefined where the answer leaves one out. */
   | {
       readonly kind: 'answered';
       readonly answer: CollectAnswer;
       readonly each: (MessageAnswer | undefined)[];
     }
-  /** The service will never take the batch as it is: a message in it is bad, or the batch is too large. */
+  /** The service will never accept the batch as it is: a message in it is bad, or the batch is too large. */
   | { readonly kind: 'refused'; readonly reason: string }
-  /** The service can never take anything of this app. */
+  /** The service will never accept anything from this app. */
   | { readonly kind: 'hopeless'; readonly reason: string }
-  /** Something on the way does not accept a body of this size. */
+  /** Something on the way to the service does not accept a body of this size. */
   | { readonly kind: 'too_large'; readonly reason: string }
-  /** Unknown; the same batch may be sent again later. `isCut`: perhaps the service has not received all of it. */
+  /** Unknown; the same batch may be sent again later. `isCut`: the service may not have received all of it. */
   | { readonly kind: 'failed'; readonly isCut: boolean; readonly reason: string | undefined };
 
 export function readAnswer({ status, body }: TransportAnswer, messages: readonly Message[]): Verdict {
@@ -27,13 +27,13 @@ export function readAnswer({ status, body }: TransportAnswer, messages: readonly
   }
   const code = document.err?.code;
   const reason = `${status} ${code ?? ''} ${document.err?.message ?? ''}`.trim();
-  // A proxy or a captive network also answers 400. Only an answer with a code of the service is about the messages.
+  // A proxy or a captive network may also answer 400. Only an answer with one of the service's codes is about the messages.
   if (typeof code === 'string' && (status === 400 || status === 413)) {
     return { kind: code === 'unknown_app_id' ? 'hopeless' : 'refused', reason };
   }
   if (status === 413) return { kind: 'too_large', reason };
   const isCut = typeof code !== 'string' || status === 408;
-  // Not this service's answers: a wrong address, or something in between. Worth telling the developer.
+  // These answers are not from this service: the address is wrong, or something in between answered. Worth telling the developer.
   const isOdd = status > 0 && status !== 429 && status < 500;
   return { kind: 'failed', isCut, reason: isOdd ? reason : undefined };
 }

@@ -1,5 +1,4 @@
-// When an app's messages may be sent again after a failure. Kept in storage, so that a new page and other tabs
-// wait too.
+// When an app's messages may be sent again after a failure. Kept in storage, so that new pages and other tabs wait too.
 
 import type { Clock, KeyValueStorage, RandomBytes, TransportAnswer } from './adapters.js';
 import { clientLimits } from './limits.js';
@@ -7,17 +6,17 @@ import { randomFraction } from './random-ids.js';
 import { msOfDate } from './time.js';
 
 export type Backoff = {
-  /** Milliseconds to wait; 0 when sending may be tried. `asked`: the server named the time. */
+  /** Milliseconds to wait; 0 if sending may be tried. `asked`: the server asked for the wait. */
   left(): { readonly ms: number; readonly asked: boolean };
-  /** Notes a failure: the wait is twice the last one, and at least what the server asked for. Returns the number of failures in a row. */
+  /** Records a failure: the wait is twice the last one, and at least what the server asked for. Returns the number of failures in a row. */
   fail(answer: TransportAnswer): number;
-  /** Notes a success. */
+  /** Records a success. */
   succeed(): void;
-  /** Ends a wait that the server did not ask for; the next failure still waits longer than the last. */
+  /** Ends a wait that the server did not ask for. The next failure still waits longer than the last. */
   hurry(): void;
 };
 
-/** `ms`: the length of the whole wait; what is left of it cannot be longer. */
+/** `ms`: the length of the whole wait, which the remaining wait cannot exceed. */
 type State = {
   readonly until: number;
   readonly ms: number;
@@ -40,7 +39,7 @@ export function createBackoff(
     left() {
       const state = read();
       const ms = state.until - clock.now();
-      // If more is left than the whole wait, the clock was set back since.
+      // If more than the whole wait remains, the clock was set back since.
       return { ms: ms > 0 && ms <= state.ms ? ms : 0, asked: state.asked };
     },
     fail(answer) {
@@ -48,7 +47,7 @@ export function createBackoff(
       const doubled = clientLimits.backoffMsMin * 2 ** (failures - 1);
       const ownMs = Math.min(doubled, clientLimits.backoffMsMax) * (1 - randomFraction(randomBytes) / 2);
       const askedMs = readRetryAfter(answer.retryAfter, clock.now());
-      // Not before the time that the server named, and spread after it, so that not all clients come back at once.
+      // Not before the time that the server named, and spread out after it, so that clients do not all come back at once.
       const ms = Math.ceil(Math.max(ownMs, askedMs + (askedMs > 0 ? Math.min(ownMs, askedMs / 4) : 0)));
       keep({ until: clock.now() + ms, ms, failures, asked: askedMs > 0 });
       return failures;
@@ -73,11 +72,11 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
 function parse(text: string | undefined): State {
   try {
     const { until, ms, failures, asked } = JSON.parse(text ?? '');
-    // No wait of ours is longer, nor could a timer be.
+    // None of our waits is longer, and no timer could be.
     if (until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0)
       return { until, ms, failures, asked: asked === true };
   } catch {
-    // Nothing is kept, or it is damaged: no wait.
+    // Nothing is stored, or it is damaged, so there is no wait.
   }
   return none;
 }

@@ -1,5 +1,5 @@
-// Chooses the waiting messages of the next request, in their order: bounded in number and bytes, without those that are being sent
-// already, and without overtaking where the order matters to the server.
+// Chooses the waiting messages of the next request, in order: limited in number and bytes, without those that are already being sent, and
+// without overtaking where the server depends on the order.
 
 import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
@@ -20,9 +20,9 @@ export type BatchBounds = {
   /** Messages that were added after this key wait for a later round. */
   readonly lastKey: string;
   readonly messagesMax: number;
-  /** Limit on the bytes of the messages with the commas between them. The first message is sent whatever its size. */
+  /** Limit on the bytes of the messages with the commas between them. The first message is sent regardless of its size. */
   readonly bytesMax: number;
-  /** A message of more bytes stays behind, and others pass it where the order does not matter. */
+  /** A message with more bytes is held back; others pass it where the order does not matter. */
   readonly messageBytesMax: number;
   /** The messages that are being sent, each with the milliseconds that this may still take. */
   readonly held: ReadonlyMap<string, number>;
@@ -65,8 +65,8 @@ export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
 }
 
 /**
- * Waiting user properties hold back later ones of the same user, since the last accepted ones win. An identification that
- * is being sent holds back all later messages of its user.
+ * Waiting user properties hold back later ones of the same user, since the last accepted ones win. An identification that is being sent
+ * holds back all later messages of its user.
  */
 function block(blocked: Map<string, number>, message: Message, ms: number, held: boolean): void {
   if (message.type === 'user_properties') blocked.set(limitKeyOf(message), ms);
@@ -77,7 +77,7 @@ function blockedMs(blocked: ReadonlyMap<string, number>, message: Message): numb
   return Math.max(blocked.get(message.user_id) ?? 0, blocked.get(limitKeyOf(message)) ?? 0);
 }
 
-/** The kind and user by which the server limits a message. */
+/** The kind and user by which the server limits the rate of a message. */
 export function limitKeyOf(message: Message): string {
   return `${message.type} ${message.user_id}`;
 }

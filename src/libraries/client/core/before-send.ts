@@ -1,4 +1,4 @@
-// Lets the page change or drop whatever is recorded, before it is kept.
+// Lets the page change or drop whatever is recorded, before it is stored.
 
 import type { Properties, PropertiesInput } from './messages.js';
 import {
@@ -11,22 +11,22 @@ import {
   type Warn,
 } from './sanitize.js';
 
-/** What is about to be recorded. `autocaptured`: by the library itself, as a page view. */
+/** A message about to be recorded. `autocaptured`: the library itself made it, such as a page view. */
 export type Draft =
   | { type: 'event'; event: string; properties: Properties; readonly autocaptured?: true | undefined }
   | { type: 'identify'; identity: string }
   | { type: 'user_properties'; properties: Properties };
 
-/** A draft as a page returns it: with any properties that a call may pass. */
+/** A draft as a page may return it: with any properties that a call may pass. */
 export type ReturnedDraft =
   | { type: 'event'; event: string; properties?: PropertiesInput<object> }
   | { type: 'identify'; identity: string }
   | { type: 'user_properties'; properties: PropertiesInput<object> };
 
-/** Returns what to record instead; null or false: nothing. */
+/** Returns what to record instead; null or false records nothing. */
 export type BeforeSend = (draft: Draft) => ReturnedDraft | null | false;
 
-/** Returns what the page made of a draft, checked like a call's arguments; undefined: it is not recorded. */
+/** Returns the page's version of a draft, checked like a call's arguments; undefined if nothing is to be recorded. */
 export type Review = <D extends Draft>(draft: D) => D | undefined;
 
 export function createReview(
@@ -37,7 +37,7 @@ export function createReview(
   let reviewing = false;
 
   function ask(called: BeforeSend, draft: Draft): Draft | undefined {
-    // Otherwise what the page's function records would be passed to it again, without end.
+    // Otherwise, what the page's function records would be passed to that function again, without end.
     if (reviewing) return void warn('a call within beforeSend is dropped.');
     const { type } = draft;
     reviewing = true;
@@ -46,7 +46,7 @@ export function createReview(
       if (returned === null || returned === false) return;
       if (returned.type === type) return checked({ ...draft, ...returned } as Draft);
     } catch {
-      // The page wanted to change this and failed, so it is not recorded as it is.
+      // The page failed to change this, so the original must not be recorded.
     } finally {
       reviewing = false;
     }

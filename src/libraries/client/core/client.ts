@@ -1,4 +1,4 @@
-// The client library's operations, the same for all surfaces: a table of contents.
+// The client library's operations, the same for all surfaces, as a table of contents.
 
 import type { Adapters } from './adapters.js';
 import { type BeforeSend, createReview } from './before-send.js';
@@ -20,21 +20,21 @@ import {
 import { hasLoneSurrogate } from './text.js';
 
 export type Settings = {
-  /** Origin, perhaps with a path, of the Sluice to send to, such as `https://events.example.com`. */
+  /** The address of the Sluice to send to: an origin, perhaps with a path, such as `https://events.example.com`. */
   readonly baseUrl: string;
   /** The path below `baseUrl` to send to, instead of `/api/collect`. */
   readonly collectPath?: string | undefined;
-  /** How long a message waits for others to be sent with; from 50 ms to a day. */
+  /** How long a message waits for others, to be sent together with them; from 50 ms to a day. */
   readonly intervalMs: number;
   /** A session ends after this long without a call. */
   readonly sessionIdleMs: number;
-  /** Whether each start begins a session, even when the last one is not idle. */
+  /** Whether each start begins a session, even if the last one is not idle yet. */
   readonly sessionPerStart: boolean;
-  /** Record nothing until `optIn` is called, unless the user chose before. */
+  /** Record nothing until `optIn` is called, unless the user has already chosen. */
   readonly optedOut?: boolean;
-  /** Identities to accept although they are words that many users would share. */
+  /** Identities to accept although they are words that many users might share. */
   readonly allowIdentities?: readonly string[];
-  /** Called before anything is recorded, to change it or drop it. */
+  /** Called before anything is recorded; can change or drop it. */
   readonly beforeSend?: BeforeSend | undefined;
   /** Called with each answer to a batch of the app, once it was processed, and with the pairing that the batch carried. */
   readonly onAnswer?: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
@@ -42,13 +42,13 @@ export type Settings = {
 
 type Operations = {
   /**
-   * Begins to record for an app. A further call begins a session of that app (`sessionPerStart`), or switches to another
-   * app. Messages of former apps are still sent, to the address with which each was last started. Operations that are called
-   * before the first start wait for it. Returns whether the arguments were accepted.
+   * Begins to record for an app. A further call begins a new session of that app (`sessionPerStart`), or switches to another app. Messages
+   * of former apps are still sent, each to the address of its app's last start. Operations called before the first start wait for it.
+   * Returns whether the arguments were accepted.
    */
   start(appId: string, settings: Settings): boolean;
   track(event: string, properties?: Properties | null): void;
-  /** Records an event that the library itself noticed. Properties that are too long are cut, reserved keys are allowed. */
+  /** Records an event that the library itself noticed. Properties that are too long are cut, and reserved keys are allowed. */
   autocapture(event: string, properties: Properties): void;
   identify(identity: string): void;
   resetIdentity(): void;
@@ -56,25 +56,25 @@ type Operations = {
   addEventProperties(properties: Properties): void;
   removeEventProperty(property: string): void;
   clearEventProperties(): void;
-  /** Stops recording, forgets the user and what waits to be sent, and remembers the choice alone. */
+  /** Stops recording, forgets the user and what waits to be sent, and remembers only the choice. */
   optOut(): void;
   optIn(): void;
   /** Sets `intervalMs`, from the next send on. */
   changeInterval(intervalMs: number): void;
-  /** While this is set, each batch carries it, and batches are sent every second. */
+  /** While this is set, every batch carries it, and batches are sent every second. */
   setPairing(pairing: string | undefined): void;
-  /** Adds calls that never reached the library to the number of dropped ones. */
+  /** Adds calls that never reached the library to the number of dropped messages. */
   addDropped(count: number, reason: string): void;
 };
 
-/** No operation throws, whatever its arguments. */
+/** No operation throws, regardless of its arguments. */
 export type Client = Operations & {
-  /** The current user's id; undefined before the start, and while opted out if there never was a user. */
+  /** The current user's id; undefined before the start, and while opted out if there has never been a user. */
   readonly userId: string | undefined;
   readonly identity: string | undefined;
-  /** Sends what waits now, as far as the server allows it. Settles once that was tried. Never rejects. */
+  /** Sends what is waiting, as far as the server allows it. Settles once that was tried. Never rejects. */
   flush(): Promise<void>;
-  /** How many messages were dropped since the start of the page: pushed out, too large or refused. */
+  /** How many messages were dropped since the start of the page: displaced by newer ones, too large, or refused. */
   readonly droppedCount: number;
   /** Shows a line to the developer; never throws. */
   warn(line: string): void;
@@ -92,7 +92,7 @@ export function createClient(adapters: Adapters): Client {
     () => settings?.allowIdentities ?? [],
     warn,
   );
-  /** Calls that came before recording could begin, or before it was known whether it may. */
+  /** Calls made before recording could begin, or before it was known whether it may. */
   const calls: { readonly run: (recorder: Recorder) => void; readonly isStart?: true }[] = [];
   let asked = false;
   let ready = false;
@@ -114,7 +114,7 @@ export function createClient(adapters: Adapters): Client {
 
   function intervalMs(): number {
     const asked = changedIntervalMs ?? settings?.intervalMs ?? clientLimits.webIntervalMs;
-    // Bounded, since a timer of more than 24 days fires at once.
+    // Limited, since a timer of more than 24 days fires at once.
     const ms = Math.min(Math.max(asked, clientLimits.intervalMsMin), clientLimits.intervalMsMax);
     return paired === undefined ? ms : Math.min(ms, clientLimits.pairedIntervalMs);
   }
@@ -168,15 +168,15 @@ export function createClient(adapters: Adapters): Client {
     known = false;
     const whenKnown = storage.whenKnown ?? ((_, callback) => callback());
     whenKnown(keysOf(appId).consent, () => guarded(() => proceed(appId)));
-    // Messages that earlier pages left, of this app and of others.
+    // Messages of this app and of others that earlier pages left.
     for (const former of appsWithMessages(storage.keys('sluice:'))) outboxOf(former).sender.wake(0);
   }
 
-  /** Records for the app from now on, beginning with the calls that wait. */
+  /** Records for the app from now on, starting with the waiting calls. */
   function proceed(appId: string): void {
     if (recorder?.appId !== appId || known) return;
     known = true;
-    // If the user has opted out, another tab may have stored something just then.
+    // If the user has opted out, another tab may have stored something at that moment.
     recorder.agree();
     if (settings?.sessionPerStart && !recorder.outbox.isOptedOut()) recorder.session.renew();
     while (known && calls.length > 0) guarded(() => calls.shift()?.run(recorder as Recorder));
@@ -197,15 +197,15 @@ export function createClient(adapters: Adapters): Client {
     storage.onChange?.((key) =>
       guarded(() => {
         recorder?.agree();
-        // If the storage was emptied, each page sends only what it put back itself.
+        // If the storage was emptied, each page sends only what it has put back itself.
         for (const appId of appsWithMessages(key === undefined ? [] : [key])) outboxOf(appId).sender.watch();
       }),
     );
   }
 
   /**
-   * Runs the call now, or once recording has begun. If too many calls wait, calls that only add something are dropped, but
-   * never calls that change the user or the choice: later calls would then belong to the wrong user.
+   * Runs the call now, or once recording has begun. If too many calls wait, drops calls that only add something, but never calls that
+   * change the user or the choice: later calls would then belong to the wrong user.
    */
   function whenStarted(run: (recorder: Recorder) => void, adds?: true): void {
     if (recorder !== undefined && known) run(recorder);
@@ -217,7 +217,7 @@ export function createClient(adapters: Adapters): Client {
     const current = app.user.peek()?.identity;
     if (current === identity) return;
     if (app.outbox.isOptedOut()) {
-      // Nothing is recorded, but what follows after an opt-in must not belong to the former user.
+      // Nothing is recorded, but what follows an opt-in must not belong to the former user.
       if (current !== undefined) app.user.renew();
       return warn('identify is not recorded: the user has not opted in.');
     }
@@ -275,8 +275,8 @@ export function createClient(adapters: Adapters): Client {
     },
     clearEventProperties: () => whenStarted(({ eventProperties }) => eventProperties.clear()),
     optOut() {
-      // This choice replaces the one that is still being read, and calls that wait for that are not recorded. But if a
-      // start of another app waits, the choice is for that app.
+      // This choice replaces the one that is still being read, and calls that wait for that one are not recorded. But if a start of another
+      // app is waiting, the choice is for that app.
       if (recorder !== undefined && !known && !calls.some(({ isStart }) => isStart)) {
         recorder.outbox.optOut();
         drops.add(calls.splice(0).length, 'the user opted out');

@@ -1,6 +1,6 @@
-// The visitor's choice for an app. Pages empty their storage at a logout, and an opt-out must survive that, so it is kept in
-// storage, in a second place if there is one, and in the page's memory. Choices are numbered, so that the latest one is
-// recognised wherever it is found.
+// The visitor's choice for an app. Pages empty their storage at a logout, and an opt-out must survive that, so the choice is kept in
+// storage, in a second place if there is one, and in the page's memory. Choices are numbered, so that the latest one is recognised wherever
+// it is found.
 
 import type { KeyValueStorage, TextStore } from './adapters.js';
 
@@ -12,7 +12,7 @@ export type Consent = {
   choose(choice: Choice): void;
 };
 
-/** The highest number of a choice. `parse` takes no longer one, and anybody may have written a high one into the cookie. */
+/** The highest number of a choice. `parse` accepts none that is longer, and anybody may have written a high one into the cookie. */
 const numberMax = 1e15 - 1;
 
 type Numbered = { readonly choice: Choice; readonly number: number };
@@ -40,7 +40,7 @@ export function createConsent(
     known = chosen;
     knownText = textOf(chosen);
     if (!isStored || storage.get(key) !== knownText) isStored = storage.set(key, knownText);
-    // The former choice must go at least, or other tabs and the next page would follow it.
+    // At least the former choice must be removed, or other tabs and the next page would follow it.
     if (!isStored) {
       storage.remove(key);
       isStored = storage.set(key, knownText);

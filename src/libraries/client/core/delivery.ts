@@ -1,5 +1,5 @@
-// What is known about the messages that were sent: which may have arrived, which the server wants later, and how large a batch it
-// accepts. It processes each answer, and so takes messages out of the queue.
+// What is known about sent messages: which may have arrived, which the server wants later, and how large a batch it accepts. Processes each
+// answer, and removes answered messages from the queue.
 
 import type { Clock, TransportAnswer } from './adapters.js';
 import { readAnswer } from './answers.js';
@@ -13,25 +13,25 @@ export type DeliveryOptions = {
   readonly queue: Queue;
   readonly backoff: Backoff;
   readonly clock: Clock;
-  /** Called with messages that were dropped. */
+  /** Called when messages were dropped, with their number and the reason. */
   readonly onDropped: (count: number, reason: string) => void;
-  /** `pairing`: the one that the batch carried. */
+  /** `pairing`: the pairing that the batch carried. */
   readonly onAnswer: (answer: CollectAnswer, pairing: string | undefined) => void;
   readonly warn: (line: string) => void;
 };
 
 export type Delivery = {
-  /** Notes that these messages may have arrived from now on. */
+  /** Records that these messages may have arrived from now on. */
   begin(keys: readonly string[]): void;
   /** Processes the answer to a batch, or its absence, `tookMs` after it was sent. */
   settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined, tookMs: number): void;
-  /** Lets messages that stayed behind for their size be tried again. */
+  /** Lets messages be tried again that were held back because of their size. */
   resume(): void;
-  /** Notes that no message is waiting. */
+  /** Records that no message is waiting. */
   forgetAll(): void;
   /** Whether this page has put the message into a request that may have arrived. */
   wasSent(key: string): boolean;
-  /** Milliseconds for which the server wants no message of this kind and user. */
+  /** For how many milliseconds the server wants no message of this kind and user. */
   limitedMs(message: Message): number;
   /** How many messages and bytes the next batch may have. */
   batchMax(): { readonly messages: number; readonly bytes: number; readonly messageBytes: number };
@@ -39,12 +39,12 @@ export type Delivery = {
 
 export function createDelivery(options: DeliveryOptions): Delivery {
   const { queue, backoff, clock } = options;
-  /** For each kind and user: until when the server wants no message, and the length of that wait. */
+  /** For each kind and user: until when the server wants no message, and the length of that whole wait. */
   const limited = new Map<string, { readonly until: number; readonly ms: number }>();
   const sent = new Set<string>();
   let messagesMax: number = clientLimits.batchMessagesMax;
   let bytesMax: number = clientLimits.batchBytesFirst;
-  /** From here on batches grow slowly, since twice as many bytes have taken too long. */
+  /** Above this size batches grow slowly, since twice as many bytes took too long. */
   let doubledBytesMax: number = clientLimits.batchBytesMax;
   let messageBytesMax = Number.POSITIVE_INFINITY;
   let refusals = 0;
@@ -55,7 +55,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     const verdict = readAnswer(answer, messages);
     if (verdict.kind === 'answered') {
       messagesMax = Math.min(messagesMax * 2, clientLimits.batchMessagesMax);
-      // A small batch says nothing about larger ones.
+      // The success of a small batch says nothing about larger ones.
       if (batch.bytes * 2 > bytesMax) {
         const step = bytesMax < doubledBytesMax ? bytesMax : bytesMax >> 3;
         bytesMax = Math.min(bytesMax + step, clientLimits.batchBytesMax);
@@ -72,21 +72,21 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     }
     const tooLarge = verdict.kind === 'too_large';
     if (tooLarge || verdict.kind === 'failed') {
-      // Servers and proxies end a body that is too slow for them, many of them without an answer. A device without a network fails at
-      // once, which slows down no later batch.
+      // Servers and proxies end a body that is too slow for them, often without an answer. A device without a network fails at once, which
+      // does not slow down later batches.
       const least = clientLimits.batchBytesMin;
       const mayBeSize = batch.bytes > least && (tooLarge || verdict.isCut);
       const tooSlow = mayBeSize && !tooLarge && tookMs >= clientLimits.slowMsMin;
       if (mayBeSize) bytesMax = Math.min(bytesMax, Math.max(batch.bytes >> 1, least));
       if (tooSlow) doubledBytesMax = bytesMax;
       if (tooLarge && messages.length > 1) messagesMax = Math.ceil(messages.length / 2);
-      // A single message that is too large for something on the way stays behind, and does not block the others.
+      // A single message that is too large for something on the way is held back, and does not block the others.
       else if (tooLarge || (tooSlow && messages.length === 1)) messageBytesMax = batch.bytes - 1;
       fail(answer, verdict.reason);
       return;
     }
     if (verdict.kind === 'refused' && messages.length > 1) {
-      // Halving finds the bad message, and the largest accepted size; the good messages are sent.
+      // Halving finds the bad message, or the largest size that is accepted; the good messages are sent.
       messagesMax = Math.ceil(messages.length / 2);
     } else {
       for (const key of keys) forget(key);
@@ -143,7 +143,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     limitedMs(message) {
       const limit = limited.get(limitKeyOf(message));
       const left = (limit?.until ?? 0) - clock.now();
-      // If more is left than the whole wait, the clock was set back since.
+      // If more than the whole wait remains, the clock was set back since.
       return limit !== undefined && left <= limit.ms ? left : 0;
     },
     batchMax: () => ({ messages: messagesMax, bytes: bytesMax, messageBytes: messageBytesMax }),

@@ -1,7 +1,7 @@
-// The global event properties of an app: kept as one text, in a cookie on the web, and attached to every event. The text
-// is read at each event, so tabs share it. Nothing locks a cookie: if two tabs write at once, one may overwrite what the
-// other has just added. So a tab that adds properties checks for a while whether they are still there, and adds them again if not.
-// Each removal begins a new generation, to which nothing of an older one is added again.
+// The global event properties of an app: stored as one text, in a cookie on the web, and attached to every event. The text is read at each
+// event, so tabs share it. Cookies cannot be locked: if two tabs write at once, one may overwrite what the other has just added. So a tab
+// that adds properties checks for a while whether they are still there, and adds them again if not. Each removal begins a new generation,
+// into which nothing from an older one is added again.
 
 import type { Clock, TextStore } from './adapters.js';
 import { clientLimits } from './limits.js';
@@ -27,7 +27,7 @@ export function createEventProperties(
 ): EventProperties {
   let knownText = '';
   let known: Properties = {};
-  /** What this page added lately, in this generation. */
+  /** What this page added recently, in this generation. */
   const added = new Map<string, Added>();
   let addedIn = 0;
   let checksLeft = 0;
@@ -36,7 +36,7 @@ export function createEventProperties(
     const text = store.read(appId) ?? '';
     if (text !== knownText) {
       knownText = text;
-      // Checked again, since anybody can write cookies, and for one bad property the service would refuse every event.
+      // Checked again, since anybody can write cookies, and the service would refuse every event because of one bad property.
       known = checkProperties(decodeProperties(text), eventRules, () => {});
     }
     return known;
@@ -47,7 +47,7 @@ export function createEventProperties(
     return store.write(appId, generation === 0 ? pairs : `~${generation}${pairs && '&'}${pairs}`);
   }
 
-  /** Begins a generation. What another tab is just adding to the former one is lost, too. */
+  /** Begins a generation. What another tab is adding to the former one at that moment is lost too. */
   function begin(properties: Properties): void {
     write(properties, clock === undefined ? 0 : generationOf(knownText) + 1);
     watch({}, {});
@@ -81,7 +81,7 @@ export function createEventProperties(
     addedIn = generation;
   }
 
-  /** Adds again what another tab has overwritten. */
+  /** Adds properties again that another tab has overwritten. */
   function addLostAgain(): void {
     const now = current();
     forgetFormerGenerations();
@@ -119,15 +119,12 @@ export function createEventProperties(
   };
 }
 
-/** The generation in a text: a count of the latest removals. */
+/** The generation in a text: a counter of removals. */
 function generationOf(text: string): number {
   return Number(/^~(\d{1,9})(?:&|$)/.exec(text)?.[1] ?? 0);
 }
 
-/**
- * Properties as `key=text&key:number`, escaped for a cookie and still short: in JSON each quote and brace would take three
- * bytes.
- */
+/** Properties as `key=text&key:number`, escaped for a cookie and still short: in JSON, each quote and brace would take three bytes. */
 export function encodeProperties(properties: Properties): string {
   return Object.keys(properties)
     .map((key) => {
@@ -147,7 +144,7 @@ export function decodeProperties(text: string): Record<string, PropertyValue> {
       const plain = decodeURIComponent(value);
       define(properties, decodeURIComponent(key), kind === ':' ? Number(plain) : plain);
     } catch {
-      // This property is damaged; the others still count.
+      // This property is damaged; the others are still used.
     }
   }
   return properties;

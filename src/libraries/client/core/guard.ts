@@ -1,13 +1,13 @@
-// Keeps faults inside the library out of the page, and reports them to the developer.
+// Keeps faults of the library out of the page, and reports them to the developer.
 
 import { define } from './sanitize.js';
 
-/** Keeps every fault of the library, and of what a page does to it, out of the page. */
+/** Keeps every fault of the library, including those that a page causes in it, out of the page. */
 export function createGuard(show: (line: string) => void) {
   let warning = false;
 
   function warn(line: string): void {
-    // If the page's console calls the library, this would never end.
+    // If the page's console calls the library, this would otherwise never end.
     if (warning) return;
     warning = true;
     try {
@@ -31,7 +31,7 @@ export function createGuard(show: (line: string) => void) {
   return { warn, guarded };
 }
 
-/** The operations, guarded so that none throws. A caller may keep one and call it without its object. */
+/** The operations, guarded so that none throws. A caller may store one and call it without its object. */
 export function protect<T extends object>(guarded: (call: () => unknown) => unknown, operations: T): T {
   const safe = {};
   for (const name of Object.keys(operations)) {
@@ -41,7 +41,7 @@ export function protect<T extends object>(guarded: (call: () => unknown) => unkn
   return safe as T;
 }
 
-/** Counts dropped messages, and reports them now and then. */
+/** Counts dropped messages, and reports them from time to time. */
 export function createDropCount(warn: (line: string) => void) {
   let count = 0;
   let lastReason: string | undefined;

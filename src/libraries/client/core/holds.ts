@@ -1,5 +1,5 @@
-// Which messages are being sent, so that nobody else sends them too. Each request notes their keys in storage, with a time
-// at which the note expires, since the page that made the request may be gone.
+// Which messages are being sent, so that no other tab sends them too. Each request notes their keys in storage, with a time at which the
+// note expires, since the page that made the request may be gone.
 
 import type { Clock, KeyValueStorage } from './adapters.js';
 import { clientLimits } from './limits.js';
@@ -28,7 +28,7 @@ export function createHolds(
       for (const name of storage.keys(prefix)) {
         const [until, ...keys] = (storage.get(name) ?? '').split(' ');
         const left = Number(until) - clock.now();
-        // A note that is further ahead was made before the clock was set back. Such a note, like a damaged one, counts as expired.
+        // A note that expires later than any hold lasts was made before the clock was set back. Like a damaged note, it counts as expired.
         if (left > 0 && left <= clientLimits.holdMsMax) {
           for (const key of keys) held.set(key, Math.max(left, held.get(key) ?? 0));
         } else {

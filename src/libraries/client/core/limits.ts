@@ -11,9 +11,9 @@ export const clientLimits = {
   /** Messages and bytes of one app that may wait to be sent; beyond that the oldest are dropped. */
   queueMessagesMax: 5000,
   queueBytesMax: 2048 * KiB,
-  /** Bytes, as JSON, of the properties of one call, and of the global event properties. */
+  /** The size as JSON of the properties of one call, and of the global event properties. */
   propertiesBytesMax: 128 * KiB,
-  /** After this many bad properties of one call the rest is dropped unread. */
+  /** After this many bad properties in one call, the rest is dropped unread. */
   propertiesDroppedMax: 100,
   batchMessagesMax: 200,
   batchBytesMax: 512 * KiB,
@@ -23,43 +23,43 @@ export const clientLimits = {
    */
   batchBytesFirst: 64 * KiB,
   batchBytesMin: 4 * KiB,
-  /** A failure after this long was one of a slow network. */
+  /** A failure after at least this long is attributed to a slow network. */
   slowMsMin: 5_000,
   /** Bytes of a batch besides its messages: app_id, time, pairing. */
   envelopeBytesMax: 8 * KiB,
-  /** Browsers let at most 64 KiB be under way when a page ends. */
+  /** Browsers allow at most 64 KiB to be under way when a page ends. */
   exitBytesMax: 60_000,
-  /** Time for one attempt to send a batch, in addition to the time that its bytes take. */
+  /** The time for one attempt to send a batch, in addition to the time for its bytes. */
   requestMsMin: 20_000,
-  /** A slower upload is aborted and retried with fewer bytes: 64 kbit/s. */
+  /** An upload slower than 64 kbit/s is aborted and retried with fewer bytes. */
   uploadBytesPerMs: 8,
-  /** How long after its deadline a batch under way is still left alone by other tabs. */
+  /** For how long after its deadline other tabs still leave a batch alone. */
   holdMarginMs: 2_000,
-  /** A hold that is further ahead was made before the clock was set back. */
+  /** A hold that expires later than this was made before the clock was set back. */
   holdMsMax: 90_000,
-  /** The same for a batch that was sent when the page was hidden, whose answer may never be seen. */
+  /** The length of a hold for a batch sent when the page was hidden, whose answer may never be seen. */
   exitHoldMs: 5_000,
-  /** A tab that is shown waits this long before it sends, since the tab that was hidden sends everything at once. */
+  /** A tab that becomes visible waits this long before it sends, since the tab that became hidden sends everything at once. */
   resumeMs: 250,
-  /** `flush` waits this long for another tab that is sending. */
+  /** How long `flush` waits for another tab that is sending. */
   flushTurnMs: 3_000,
   /** How long the lease of a sending tab lasts unless it is renewed, where the browser has no locks. */
   leaseMs: 6_000,
   /**
-   * Nothing about a new user is sent for this long, so that tabs that open at once can agree on one user. Each has to see
-   * within a third of it what another one wrote; browsers take some milliseconds.
+   * For this long, nothing about a new user is sent, so that tabs that open at once can agree on one user. Each tab has to see what another
+   * one wrote within a third of this time; browsers take a few milliseconds.
    */
   settleMs: 1_000,
-  /** How long it takes at most until a tab sees what another one wrote, however busy the device is. */
+  /** The longest time until a tab sees what another one wrote, however busy the device is. */
   unseenMs: 10_000,
   backoffMsMin: 1_000,
   backoffMsMax: 5 * 60_000,
-  /** After this many refused batches in a row, further ones wait as after a failure. */
+  /** After this many refused batches in a row, further batches wait as after a failure. */
   refusalsMax: 20,
-  /** Messages that have waited this long are dropped, once this many attempts in a row have failed. */
+  /** Messages that have waited this long are dropped once `failuresForGivingUp` attempts in a row have failed. */
   messageMsMax: 30 * 24 * 60 * 60_000,
   failuresForGivingUp: 20,
-  /** A longer `Retry-After` counts as this. */
+  /** A longer `Retry-After` is treated as this. */
   retryAfterMsMax: 60 * 60_000,
   intervalMsMin: 50,
   intervalMsMax: 24 * 60 * 60_000,
@@ -72,7 +72,7 @@ export const clientLimits = {
   /** How often, and how many times, a tab checks whether another one overwrote the properties that it added. */
   propertiesCheckMs: 300,
   propertiesChecks: 5,
-  /** Name, `=` and value of a cookie. */
+  /** The size of a cookie: name, `=` and value. */
   cookieBytesMax: 4096,
 } as const;
 

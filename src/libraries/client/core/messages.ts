@@ -2,11 +2,11 @@
 
 import type { OutcomeCode } from '../../../contract/outcomes.js';
 
-/** A property's value as the contract takes it. */
+/** The value of a property, as the contract accepts it. */
 export type PropertyValue = string | number;
-/** What calls may pass. Booleans become strings, lists are joined with `||`, and null and undefined are left out. */
+/** The values that calls may pass. Booleans become strings, lists are joined with `||`, and null and undefined are left out. */
 export type PropertyInput = PropertyValue | boolean | null | undefined | readonly (PropertyValue | boolean)[];
-/** The same for a type `T` without an index signature, such as an interface. */
+/** Properties of a type `T` without an index signature, such as an interface. */
 export type PropertiesInput<T> = object & { readonly [Key in keyof T]: PropertyInput };
 export type Properties = { readonly [key: string]: PropertyValue };
 

@@ -1,4 +1,4 @@
-// What is to be sent for one app, the current or a former one: its queue, its sender, and whether the user permits it.
+// Everything to be sent for one app, the current or a former one: its queue, its sender, and whether the user permits sending.
 
 import type { Adapters } from './adapters.js';
 import { createBackoff } from './backoff.js';
@@ -22,14 +22,14 @@ export type OutboxOptions = {
 };
 
 export type Outbox = {
-  /** Sets the address for messages from now on, and whether the user counts as opted out until they choose. */
+  /** Sets the address for messages from now on, and whether users count as opted out until they choose. */
   start(baseUrl: string, optedOutByDefault: boolean): void;
   add(message: Message): void;
-  /** Adds user properties, joined to waiting ones of the same user that were not sent yet. */
+  /** Adds user properties. Joins them with those of the same user that are waiting and were not sent yet. */
   addUserProperties(message: UserPropertiesMessage): void;
   /**
-   * Moves unsent messages of this page to another user or session. Their ids stay, so nothing is stored twice if another
-   * tab is just sending them.
+   * Moves unsent messages of this page to another user or session. Their ids stay, so nothing is stored twice if another tab is sending
+   * them at that moment.
    */
   reassign(field: 'user_id' | 'session_id', from: string, to: string): void;
   isOptedOut(): boolean;
@@ -37,7 +37,7 @@ export type Outbox = {
   optIn(): void;
   /** If the user has opted out, removes everything that is stored for the app except the choice. Returns whether they have. */
   applyOptOut(): boolean;
-  /** Sets what is called before anything is sent; it returns how many milliseconds sending still has to wait. */
+  /** Sets the function that is called before anything is sent. It returns for how many milliseconds sending still has to wait. */
   setBeforeSending(beforeSending: () => number): void;
   readonly sender: Sender;
 };
@@ -48,8 +48,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   const newId = (): string => randomMessageId(randomBytes);
   let optedOutByDefault = false;
   /**
-   * Set once everything was removed after an opt-out. If tabs went on removing what others put back, they would never come to
-   * rest. Only messages may still appear, from a tab that does not know of the choice yet.
+   * Set once everything was removed after an opt-out. If tabs kept removing what others put back, they would never come to rest. Only
+   * messages may still appear, from a tab that does not know of the choice yet.
    */
   let isForgotten = false;
   let baseUrl: string | undefined;
@@ -92,7 +92,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   function add(message: Message): string {
-    // Kept for later pages, which may start another app; only once there is something to send.
+    // Kept for later pages, which may start another app. Stored only once there is something to send.
     if (baseUrl !== undefined && storage.get(keys.url) !== baseUrl) storage.set(keys.url, baseUrl);
     const { key, bytes } = queue.add(message);
     sender.wake(bytes);
@@ -107,8 +107,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   /**
-   * Joins both into one message, or returns undefined if they have to stay separate. The joined message has a new id, so nothing
-   * is lost if another tab is just sending the former one.
+   * Joins both into one message, or returns undefined if they have to stay separate. The joined message has a new id, so nothing is lost if
+   * another tab is sending the former one at that moment.
    */
   function join(
     former: { readonly key: string; readonly message: UserPropertiesMessage },

@@ -12,21 +12,21 @@ import type { Message } from './messages.js';
 import { utf8Bytes } from './text.js';
 
 export type Queue = {
-  /** Puts a message at the end and returns its key and size. Drops the oldest if there are too many. */
+  /** Appends a message, and returns its key and size. Drops the oldest messages if there are too many. */
   add(message: Message): { readonly key: string; readonly bytes: number };
-  /** The keys of all waiting messages, the oldest first. */
+  /** The keys of all waiting messages, from the oldest. */
   keys(): string[];
-  /** The message's text; undefined if it is gone, or damaged, in which case it is removed. */
+  /** The message's text; undefined if it is gone or damaged. A damaged message is removed. */
   read(key: string): { readonly text: string; readonly message: Message } | undefined;
   remove(key: string): void;
   /** Drops messages of at least this age in milliseconds; returns how many. */
   removeOlderThan(ms: number): number;
   /**
-   * Replaces waiting messages that this page added by what `change` returns, of about the same size; undefined leaves one as
-   * it is. Only its own: two tabs that change the same message would undo each other's change.
+   * Replaces waiting messages that this page added by what `change` returns, which must be of about the same size; undefined leaves a
+   * message as it is. Only this page's own: two tabs that changed the same message would undo each other's changes.
    */
   rewrite(change: (message: Message, key: string) => Message | undefined): void;
-  /** Whether a message waits under the key and no later one of the same type does. */
+  /** Whether a message waits under the key, and no later one of the same type. */
   isLastOfItsType(key: string): boolean;
 };
 
@@ -34,23 +34,23 @@ export type QueueOptions = {
   readonly storage: KeyValueStorage;
   readonly prefix: string;
   readonly clock: Clock;
-  /** The keys of messages that are being sent. They are not pushed out. */
+  /** The keys of messages that are being sent. They are not dropped to make room. */
   readonly held: () => ReadonlyMap<string, unknown>;
-  /** Called with how many messages were pushed out or found damaged. */
+  /** Called with how many messages were dropped to make room or found damaged. */
   readonly onDropped: (count: number, reason: string) => void;
 };
 
 /**
- * How many messages this page adds before it checks whether other tabs have changed the queue. Sorting 5,000 keys takes
- * milliseconds, so that is done only if they have, and a full queue makes room for a whole part of its bounds at once.
+ * How many messages this page adds before it checks whether other tabs have changed the queue. Sorting 5,000 keys takes milliseconds, so
+ * they are sorted only if the queue has changed; and a full queue makes room for many messages at once.
  */
 const lookEvery = 50;
 const roomPart = 1 / 100;
 
-/** Digits of a key's order. */
+/** The number of digits of the order in a key. */
 const orderLength = 11;
 
-/** A clock beyond this (the year 2255) is ignored: the order would lose digits. */
+/** A clock beyond this (the year 2255) is ignored, since the order would lose digits. */
 const latestMs = 9e12;
 
 export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOptions): Queue {
@@ -68,12 +68,12 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     bytes = 0;
     for (const key of all) bytes += bytesOf(key);
     const newest = all[count - 1];
-    // Bounded, since beyond 2^53 all later messages would get the same order.
+    // Limited, since beyond 2^53 all later messages would get the same order.
     if (newest !== undefined) lastOrder = Math.max(lastOrder, Math.min(orderOf(newest), latestMs * 1000));
     return all;
   }
 
-  /** The time, so that tabs agree on the order, but never less than before, even if the clock was set back. */
+  /** The time, so that tabs agree on the order; but never lower than before, even if the clock was set back. */
   function nextOrder(): string {
     const now = clock.now();
     lastOrder = Math.max(lastOrder + 1, now > 0 && now < latestMs ? Math.floor(now) * 1000 : 0);
@@ -83,7 +83,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   function makeRoom(size: number): void {
     if (addedSinceLook < lookEvery && fits(size, 1)) return;
     addedSinceLook = 0;
-    // If it differs, other tabs have added or removed messages.
+    // If the number differs, other tabs have added or removed messages.
     if (storage.keys(prefix).length !== count) keys();
     if (fits(size, 1)) return;
     const kept = held();
@@ -97,7 +97,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     if (dropped > 0) onDropped(dropped, 'too many wait to be sent');
   }
 
-  /** Whether one more message of this size fits into a part of the bounds. */
+  /** Whether one more message of this size fits into a certain part of the limits. */
   function fits(size: number, part: number): boolean {
     return count < clientLimits.queueMessagesMax * part && bytes + size <= clientLimits.queueBytesMax * part;
   }
@@ -156,7 +156,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       }
     },
     isLastOfItsType(key) {
-      // Reads the storage unsorted, which is fast: every call that sets user properties asks this.
+      // Reads the keys unsorted, which is fast, since every call that sets user properties does this.
       let isThere = false;
       for (const other of storage.keys(prefix)) {
         if (other === key) isThere = true;

@@ -1,4 +1,4 @@
-// Random ids: of users and sessions 53 bits as decimal text, of messages 128 bits as hexadecimal text.
+// Random ids: 53 bits as decimal text for users and sessions, 128 bits as hexadecimal text for messages.
 
 import type { RandomBytes } from './adapters.js';
 

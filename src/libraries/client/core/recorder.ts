@@ -1,4 +1,4 @@
-// Turns calls for one app into messages, each for the user and the session at that moment.
+// Turns calls for one app into messages, each for the user and session of that moment.
 
 import type { Adapters } from './adapters.js';
 import type { Review } from './before-send.js';
@@ -18,13 +18,13 @@ export type Recorder = {
   readonly session: Session;
   readonly eventProperties: EventProperties;
   readonly outbox: Outbox;
-  /** Records an event with the global event properties; nothing while opted out. `atMs`: when the call was made. */
+  /** Records an event with the global event properties; records nothing while opted out. `atMs`: when the call was made. */
   event(event: string, properties: Properties, atMs: number, autocaptured?: true): void;
   identify(identity: string, atMs: number): void;
   userProperties(properties: Properties, atMs: number): void;
   /**
-   * Takes over what the tabs have agreed on: the user and the session, also for messages that were not sent yet, and an
-   * opt-out, which leaves nothing on the device but that choice.
+   * Adopts what the tabs have agreed on: the user and the session, also for messages that were not sent yet; and an opt-out, after which
+   * only the choice stays on the device.
    */
   agree(): void;
 };

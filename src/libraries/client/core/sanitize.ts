@@ -1,5 +1,5 @@
-// Decides which arguments of a call may be sent. What does not meet the contract is left out, with a warning that says why.
-// These functions throw for nothing that a page passes, and their results share nothing with the arguments.
+// Decides which arguments of a call may be sent. What does not meet the contract is left out, with a warning that says why. These functions
+// never throw, whatever a page passes, and their results share no objects with the arguments.
 
 import { wouldMergeStrangers } from '../../../contract/identities.js';
 import {
@@ -18,9 +18,9 @@ export type Warn = (line: string) => void;
 
 export type PropertyRules = {
   readonly reserved: ReadonlySet<string>;
-  /** The longest value, in code points. */
+  /** The maximum length of a value, in code points. */
   readonly valueMax: number;
-  /** Whether longer values are cut instead of left out. */
+  /** Whether longer values are cut rather than left out. */
   readonly cuts?: boolean;
 };
 
@@ -39,7 +39,7 @@ export const autocaptureRules: PropertyRules = {
   cuts: true,
 };
 
-/** The name of an event, or undefined if an event cannot have it. */
+/** The name of an event; undefined if it is not a valid name. */
 export function checkEventName(name: unknown, warn: Warn): string | undefined {
   const reason = faultOfText(name, lengths.clientEventMax);
   if (reason === undefined) return name as string;
@@ -47,7 +47,7 @@ export function checkEventName(name: unknown, warn: Warn): string | undefined {
   return undefined;
 }
 
-/** An identity, or undefined if it cannot be one. */
+/** An identity; undefined if it is not a valid one. */
 export function checkIdentity(identity: unknown, allowed: readonly string[], warn: Warn): string | undefined {
   let reason = faultOfText(identity, lengths.clientIdentityMax);
   if (reason === undefined) {
@@ -59,7 +59,7 @@ export function checkIdentity(identity: unknown, allowed: readonly string[], war
   return undefined;
 }
 
-/** Why a text cannot be a name or an identity; undefined when it can. */
+/** Why a text cannot be a name or an identity; undefined if it can. */
 export function faultOfText(text: unknown, max: number): string | undefined {
   if (typeof text !== 'string') return 'is not a string';
   return text === '' ? 'is empty' : faultOfCharacters(text, max);
@@ -70,7 +70,7 @@ function faultOfCharacters(text: string, max: number): string | undefined {
   return hasLoneSurrogate(text) ? 'holds half a character' : undefined;
 }
 
-/** The properties that may be sent: none for null and undefined. */
+/** The properties that may be sent; none for null and undefined. */
 export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn): Properties {
   if (input === undefined || input === null) return {};
   let keys: string[];
@@ -83,7 +83,7 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
   const collected = collectProperties(clientLimits.propertiesBytesMax);
   let taken = 0;
   for (let at = 0; at < keys.length; at++) {
-    // So that the page is not held up, and the developer not flooded, however many there are.
+    // So that a large number of properties neither blocks the page nor floods the developer with warnings.
     if (taken === counts.propertiesMax || at - taken === clientLimits.propertiesDroppedMax) {
       warnOfMany(keys.length - at, warn);
       break;
@@ -91,7 +91,7 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
     const key = keys[at] as string;
     const value = readValue(input as object, key, rules);
     const reason = faultOfProperty(key, value, rules);
-    // Counts as an absent optional property.
+    // Counts as a property, as absent optional ones do.
     if (value === undefined || value === null) taken++;
     else if (reason !== undefined) warn(dropped(key, reason));
     else if (collected.put(key, value as PropertyValue)) taken++;
@@ -100,7 +100,7 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
   return collected.properties;
 }
 
-/** Throws for arrays and strings, whose keys are positions, and for maps and dates, whose values are no properties. */
+/** Throws for arrays and strings, whose keys are positions, and for maps and dates, whose contents are not properties. */
 function keysOfProperties(input: unknown): string[] {
   if (typeof input !== 'object' || Array.isArray(input)) throw input;
   const keys = Object.keys(input as object);
@@ -124,7 +124,7 @@ function warnOfMany(count: number, warn: Warn): void {
   warn(`${count} properties are dropped: there are too many.`);
 }
 
-/** Properties under construction, bounded by number and bytes. */
+/** Properties being collected, limited in number and bytes. */
 function collectProperties(bytesMax: number) {
   const properties: Record<string, PropertyValue> = {};
   let count = 0;
@@ -149,8 +149,8 @@ export function propertiesBytes(properties: Properties): number {
 }
 
 /**
- * Gives an object a property. It is defined, not assigned, so that `__proto__` is a key like any other. The descriptor
- * inherits nothing, since a page may have given every object a getter.
+ * Gives an object a property. It is defined, not assigned, so that `__proto__` is a key like any other. The descriptor inherits nothing,
+ * since a page may have added a getter to every object.
  */
 export function define(object: object, key: string, value: unknown): void {
   const descriptor: PropertyDescriptor = Object.create(null);
@@ -168,7 +168,7 @@ const unreadable = Symbol();
 function readValue(input: object, key: string, rules: PropertyRules): unknown {
   try {
     const value = (input as Record<string, unknown>)[key];
-    // As lenient environments store them.
+    // The form in which lenient environments store them.
     if (typeof value === 'boolean') return String(value);
     if (Array.isArray(value)) return joined(value, rules);
     return rules.cuts && typeof value === 'string' ? cutToCodePoints(value, rules.valueMax) : value;
@@ -177,7 +177,7 @@ function readValue(input: object, key: string, rules: PropertyRules): unknown {
   }
 }
 
-/** A list joined into one string, cut; the list itself if it holds anything but property values. */
+/** A list joined into one string, cut to the limit; the list itself if it contains anything that is no property value. */
 function joined(list: readonly unknown[], rules: PropertyRules): unknown {
   const isRight = list.every((value) => typeof value === 'boolean' || !faultOfValue(value, rules));
   return isRight && list.length > 0 ? cutToCodePoints(list.join(arrayDelimiter), rules.valueMax) : list;

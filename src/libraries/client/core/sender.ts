@@ -1,5 +1,5 @@
-// Sends one app's queue in batches after an interval, one request at a time over all tabs, and again after failures. A message
-// leaves the queue only when the server has answered for it.
+// Sends one app's queue in batches after an interval, one request at a time over all tabs, and again after failures. A message leaves the
+// queue only when the server has answered for it.
 
 import type { SendingTurn, Transport, TransportAnswer } from './adapters.js';
 import { type Batch, chooseBatch } from './batch.js';
@@ -16,28 +16,28 @@ export type SenderOptions = DeliveryOptions & {
   readonly transport: Transport;
   readonly turn: SendingTurn;
   /**
-   * Read at each use, since they change while the sender lives. Without an address nothing is sent. A path other than
-   * `/api/collect` follows it behind `#`.
+   * Read at each use, since both change during the sender's life. Without an address nothing is sent. A path other than `/api/collect`
+   * follows the address after `#`.
    */
   readonly baseUrl: () => string | undefined;
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
   readonly isOptedOut: () => boolean;
   readonly applyOptOut: () => unknown;
-  /** Called before messages are chosen for sending; returns how many milliseconds that still has to wait. */
+  /** Called before messages are chosen for sending. Returns for how many milliseconds sending still has to wait. */
   readonly beforeSending: () => number;
 };
 
 export type Sender = {
-  /** Call it when a message of this many bytes was added, which then goes with the next batch. */
+  /** To be called when a message of this many bytes was added. It goes with the next batch. */
   wake(bytes: number): void;
-  /** Checks within about two intervals whether another tab left something behind. */
+  /** Checks within about two intervals whether another tab has left messages. */
   watch(): void;
   /** Sends what may be sent now. Settles once that was tried, or after three seconds if another tab is still sending. Never rejects. */
   flush(): Promise<void>;
-  /** Call it when it is worth trying again: ends waits that the server did not ask for. */
+  /** To be called when another attempt makes sense. Ends waits that the server did not ask for. */
   resume(): void;
-  /** Call it when the page may end now: sends what fits into this many bytes, and returns how many it took. */
+  /** To be called when the page may be ending. Sends what fits into this many bytes, and returns how many bytes it used. */
   exit(bytesMax: number): number;
   /** Whether this page has put the message into a request that may have arrived. */
   wasSent(key: string): boolean;
@@ -56,10 +56,10 @@ export function createSender(options: SenderOptions): Sender {
   let current: Promise<void> | undefined;
   let next: Promise<void> | undefined;
   let hasTurn = false;
-  /** It is worth trying what stayed behind for its size, after all else. */
+  /** Whether messages that were held back because of their size should be tried, after all others. */
   let isResumed = false;
 
-  /** Plans a round in this many milliseconds, unless an earlier one is planned. */
+  /** Schedules a round in this many milliseconds, unless an earlier one is scheduled. */
   function arm(ms: number): void {
     const at = clock.now() + ms;
     if (cancelTimer !== undefined && timerAt <= at) return;
@@ -71,7 +71,7 @@ export function createSender(options: SenderOptions): Sender {
     });
   }
 
-  /** Begins a round now, or right after the present one. */
+  /** Begins a round now, or right after the current one. */
   function run(): Promise<void> {
     if (current === undefined) {
       current = round()
@@ -123,7 +123,7 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   async function settled(): Promise<void> {
-    // While this waited, another tab may have brought a newer user, for whom it has to wait again.
+    // Meanwhile another tab may have brought a newer user, for whom it has to wait again.
     for (let ms = options.beforeSending(); ms > 0; ms = options.beforeSending()) {
       await new Promise<void>((resolve) => void clock.setTimer(ms, resolve));
     }
@@ -131,8 +131,8 @@ export function createSender(options: SenderOptions): Sender {
 
   /** Whether nothing may be sent: there is no address, or the user opted out. */
   function isStopped(): boolean {
-    // The user may have opted out in another tab, which cannot clear this page's memory. As long as nobody has chosen, other
-    // pages may record and send.
+    // The user may have opted out in another tab, which cannot clear this page's memory. As long as nobody has chosen, other pages may
+    // record and send.
     options.applyOptOut();
     return options.isOptedOut() || options.baseUrl() === undefined;
   }
@@ -161,7 +161,7 @@ export function createSender(options: SenderOptions): Sender {
     }
   }
 
-  /** Only messages up to this one belong to the round. A page that records its own requests would otherwise never end a round. */
+  /** Only messages up to this one belong to the round. Otherwise a page that records its own requests would never end a round. */
   function newestKey(): string {
     return queue.keys().slice(-1)[0] ?? '';
   }
@@ -202,7 +202,7 @@ export function createSender(options: SenderOptions): Sender {
       onFault();
     }
     underWay = undefined;
-    // The hold is removed last: other tabs see these changes with a delay, but in this order.
+    // The hold is removed last: other tabs see these changes late, but in this order.
     try {
       delivery.settle(batch, answer, pairing, clock.now() - sentMs);
     } finally {
@@ -220,7 +220,7 @@ export function createSender(options: SenderOptions): Sender {
     return base.replace(/\/+$/, '') + path;
   }
 
-  /** Joined from the stored texts, so that a repeat has the same bytes. */
+  /** Joined from the stored texts, so that a repeated request has the same bytes. */
   function bodyOf(texts: readonly string[]): string {
     const pairing = options.pairing();
     return `{"app_id":${JSON.stringify(options.appId)},"sent_at":"${timestampOf(clock.now())}"${
@@ -233,7 +233,7 @@ export function createSender(options: SenderOptions): Sender {
     if (isStopped() || (ms > 0 && asked)) return 0;
     const held = new Map(holds.current());
     if (underWay !== undefined) {
-      // Its answer may never be seen, and the next page should not wait for its time-out.
+      // The answer may never be seen, and the next page should not have to wait for the time-out.
       underWay.lift();
       underWay.lift = holds.place(underWay.keys, clientLimits.exitHoldMs);
       if (!underWay.outlivesPage) for (const key of underWay.keys) held.delete(key);

@@ -1,13 +1,13 @@
-// The current session of an app: a random id that lasts until no call was made for the idle time. It is read from storage, so
-// tabs share it and pages continue it. If several tabs begin one at the same moment, storage keeps the last one written, and the
-// other tabs take that over.
+// The current session of an app: a random id that lasts until no call was made for the idle time. It is read from storage, so tabs share it
+// and pages continue it. If several tabs begin one at the same moment, storage keeps the last one written, and the other tabs adopt that
+// one.
 
 import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
 import { isUserId, randomUserId } from './random-ids.js';
 import { couldNotSeeEachOther } from './time.js';
 
 export type Session = {
-  /** The id of the session for a call that is made now, so the idle time begins again. */
+  /** The id of the session for a call that is made now. The idle time starts again. */
   use(): string;
   /** Begins a new session. */
   renew(): string;
@@ -21,14 +21,14 @@ export type SessionOptions = {
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
   readonly idleMs: () => number;
-  /** Called when a session gave way to the one that another tab began at the same time. */
+  /** Called when a session was replaced by one that another tab began at the same time. */
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
 
-/** `begunMs`: when it began; only if it began because there was none or the last one had ended. */
+/** `begunMs`: when the session began; only if there was none before, or the previous one had ended. */
 type State = { readonly id: string; readonly usedMs: number; readonly begunMs: number | undefined };
 
-/** The time of the last use is written at most this often. */
+/** The time of the last use is written at most once in this time. */
 const writeEveryMs = 1000;
 
 export function createSession({
@@ -58,7 +58,7 @@ export function createSession({
 
   function use(): string {
     const state = read();
-    // If the clock was set back by more than the idle time, the session ends, too; otherwise it might never end.
+    // If the clock was set back by more than the idle time, the session ends too; otherwise it might never end.
     const idle = Math.abs(clock.now() - Number(state?.usedMs));
     if (state === undefined || !(idle <= idleMs())) return keep(randomUserId(randomBytes), clock.now());
     return idle < writeEveryMs ? state.id : keep(state.id, state.begunMs);
@@ -71,7 +71,7 @@ export function createSession({
   };
 }
 
-/** The session in a stored text, `id used` or `id used begun`; undefined if the text is none. */
+/** The session in a stored text, `id used` or `id used begun`; undefined if the text is not a session. */
 function parseState(text: string): State | undefined {
   const [id, used, begun] = text.split(' ');
   if (!isUserId(id)) return undefined;

@@ -1,4 +1,4 @@
-// Sizes of text, as the contract counts them (code points) and as the wire does (bytes of UTF-8). Pure.
+// Sizes of text in the contract's unit (code points) and in that of requests (bytes of UTF-8). Pure.
 
 /** Whether a text has more than `max` Unicode code points. */
 export function isLongerThan(text: string, max: number): boolean {
@@ -30,7 +30,7 @@ export function utf8Bytes(text: string): number {
   return bytes;
 }
 
-/** Whether a text holds half of a surrogate pair. Such a text is not Unicode, and the server refuses it. */
+/** Whether a text contains half of a surrogate pair. Such a text is not Unicode, and the server refuses it. */
 export function hasLoneSurrogate(text: string): boolean {
   return /[\ud800-\udfff]/u.test(text);
 }

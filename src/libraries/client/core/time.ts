@@ -1,16 +1,16 @@
-// Times as they are sent and as HTTP has them, and how much time is between two of them.
+// Times in the form that messages have and in the form of HTTP, and the time between two of them.
 
 import { clientLimits } from './limits.js';
 
-/** Taken once, since a page may replace it. */
+/** Stored once, since a page may replace `Date`. */
 const FirstDate = Date;
 
-/** RFC 3339 with milliseconds in UTC. A clock beyond the years of that format counts as the nearest one. */
+/** RFC 3339 with milliseconds in UTC. A clock outside the years of that format counts as the nearest one. */
 export function timestampOf(ms: number): string {
   return new FirstDate(Math.min(Math.max(ms || 0, 0), lastMs)).toISOString();
 }
 
-/** Milliseconds since 1970 of a date in HTTP's format; `NaN` for other texts. */
+/** Milliseconds since 1970 of a date in HTTP's format; `NaN` for any other text. */
 export function msOfDate(text: string): number {
   return FirstDate.parse(text);
 }
@@ -18,7 +18,7 @@ export function msOfDate(text: string): number {
 /** The end of the year 9999. */
 const lastMs = 253402300799999;
 
-/** Whether tabs that began something at these times could not see each other's. */
+/** Whether tabs that began something at these two times may not have seen each other's. */
 export function couldNotSeeEachOther(oneMs: number | undefined, otherMs: number | undefined): boolean {
   // An unknown time is not near any other.
   return Math.abs(Number(oneMs) - Number(otherMs)) <= clientLimits.unseenMs;

@@ -1,6 +1,6 @@
-// The current user of an app: a random id, and an identity once identified. Storage is the truth and is read at each
-// call, so tabs share one user. If tabs open at once before there is a user, each makes one, since none sees the others'
-// at first. Storage keeps the last one written; tabs that made another one take that over.
+// The current user of an app: a random id, and an identity once identified. Storage is authoritative and is read at each call, so tabs
+// share one user. If tabs open at once before there is a user, each makes one, since at first none sees the others'. Storage keeps the last
+// one written, and the tabs that made another one adopt it.
 
 import { lengths } from '../../../contract/lengths.js';
 import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
@@ -11,22 +11,22 @@ import { couldNotSeeEachOther } from './time.js';
 
 export type User = {
   readonly id: string;
-  /** Always an own property: a property that a page adds to every object does not count. */
+  /** Always an own property: a property that a page adds to every object must not count. */
   readonly identity: string | undefined;
-  /** When the user was made, if there was none before: another tab may have made one too. */
+  /** When the user was made, if there was none before; another tab may have made one too. */
   readonly firstMs?: number | undefined;
 };
 
 export type UserState = {
   /** The user, if there is one yet. */
   peek(): User | undefined;
-  /** The user, made now if there is none. */
+  /** The user; makes one if there is none. */
   current(): User;
   /** Gives the current user an identity. */
   identify(identity: string): void;
   /** Begins a new user. */
   renew(identity?: string): void;
-  /** Milliseconds for which another tab's user may still take the place of this one. */
+  /** For how many milliseconds another tab's user may still replace this one. */
   unsettledMs(): number;
 };
 
@@ -35,7 +35,7 @@ export type UserStateOptions = {
   readonly key: string;
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
-  /** Called when a user gave way to the one that another tab made at the same time. */
+  /** Called when a user was replaced by one that another tab made at the same time. */
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
 
@@ -63,7 +63,7 @@ export function createUserState({
   function takeOver(lost: User, kept: User): void {
     if (lost.id === kept.id || !couldNotSeeEachOther(lost.firstMs, kept.firstMs)) return;
     const { identity } = lost;
-    // Both were already identified, as different people: then they are two users.
+    // Both were already identified, as different people, so they are two users.
     if (identity !== undefined && kept.identity !== undefined && identity !== kept.identity) return;
     if (identity !== undefined) keep({ ...kept, identity });
     onReplaced(lost.id, kept.id);
@@ -94,7 +94,7 @@ export function createUserState({
     renew(identity) {
       const user = { id: randomUserId(randomBytes), identity };
       if (keep(user)) return;
-      // Otherwise the former user would be back at the next start; no user is better.
+      // Otherwise the former user would be back at the next start; having no user is better.
       storage.remove(key);
       keep(user);
     },
@@ -102,20 +102,20 @@ export function createUserState({
       const { firstMs } = peek() ?? {};
       if (firstMs === undefined || storage.onChange === undefined) return 0;
       const ms = firstMs + clientLimits.settleMs - clock.now();
-      // Longer than any such wait: the clock was set back since.
+      // If it is longer than any such wait, the clock was set back since.
       return ms > 0 && ms <= clientLimits.settleMs ? ms : 0;
     },
   };
 }
 
-/** The user in a stored text; undefined if it is damaged; then a new user begins. */
+/** The user in a stored text; undefined if the text is damaged, in which case a new user begins. */
 function parseUser(text: string): User | undefined {
   try {
     const stored = JSON.parse(text) ?? {};
     const { id, firstMs } = stored;
     const identity = hasOwn(stored, 'identity') ? stored.identity : undefined;
     if (!isUserId(id)) return undefined;
-    // The server would refuse every message of a user that it does not accept.
+    // The server would refuse every message of a user whose identity it does not accept.
     if (identity !== undefined && faultOfText(identity, lengths.clientIdentityMax) !== undefined)
       return undefined;
     return { id, identity, firstMs: typeof firstMs === 'number' ? firstMs : undefined };

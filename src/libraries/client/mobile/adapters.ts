@@ -1,6 +1,6 @@
-// What the mobile surfaces need from the phone. What React Native and its usual packages offer can be passed as it is; a
-// native app wraps its own. A function that adds a listener may return a way to remove it. If an adapter throws,
-// the developer gets a warning, and the app goes on.
+// What the mobile surfaces need from the phone. What React Native and its usual packages offer can be passed as it is; a native app wraps
+// its own. A function that adds a listener may return a way to remove it. If an adapter throws, the developer gets a warning, and the app
+// continues.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';
 
@@ -10,15 +10,15 @@ export type DeviceStorage = {
   setItem(key: string, text: string): Eventually<unknown>;
   removeItem(key: string): Eventually<unknown>;
   getAllKeys(): Eventually<readonly string[]>;
-  /** Reads many keys at once, in any order, as AsyncStorage does up to version 2; without it each key is read alone. */
+  /** Reads many keys at once, in any order, as AsyncStorage does up to version 2. Without it, keys are read one by one. */
   multiGet?(keys: readonly string[]): Eventually<readonly (readonly [key: string, text: string | null])[]>;
 };
 
 type Eventually<T> = T | PromiseLike<T>;
 
-/** Whether the app is in front. React Native's `AppState` fits. */
+/** Whether the app is in the foreground. React Native's `AppState` fits. */
 export type AppState = {
-  /** The listener is given `'active'` when the app comes to the front, `'background'` when it leaves. */
+  /** The listener gets `'active'` when the app comes to the foreground, and `'background'` when it leaves. */
   addEventListener(type: 'change', listener: (state: string) => void): unknown;
 };
 
@@ -42,11 +42,11 @@ export type Fetch = (
 export type DeviceAdapters = {
   /** Without it, the user, the queue and the properties last only as long as the app runs. */
   readonly storage?: DeviceStorage | null;
-  /** Without it, nothing is sent early when the app leaves the front. */
+  /** Without it, nothing is sent early when the app leaves the foreground. */
   readonly appState?: AppState;
   /** Default: the global `fetch`. */
   readonly fetch?: Fetch;
-  /** Adds a listener for the names of the screens shown, each of which becomes an event `Screen View`. */
+  /** Adds a listener for the names of the screens that are shown. Each becomes an event `Screen View`. */
   readonly onScreen?: (listener: (screenName: string) => void) => unknown;
   /** Adds a listener that is called when the network is back, so that waiting messages are sent at once. */
   readonly onOnline?: (listener: () => void) => unknown;
@@ -61,12 +61,12 @@ export type PairingAdapters = {
   readonly onShake?: (listener: () => void) => unknown;
 };
 
-/** What depends on the JavaScript runtime, not on the phone; tests pass their own. */
+/** What depends on the JavaScript runtime rather than on the phone; tests pass their own. */
 export type RuntimeAdapters = {
   /** Default: the system's clock and timers. */
   readonly clock?: Clock;
-  /** Default: `crypto.getRandomValues`. Must be cryptographic, so that no two devices draw the same user. */
+  /** Default: `crypto.getRandomValues`. Must be cryptographic, so that no two devices get the same user. */
   readonly randomBytes?: RandomBytes;
-  /** Shows the developer one line. Default: `console.warn`. */
+  /** Shows one line to the developer. Default: `console.warn`. */
   readonly warn?: (line: string) => void;
 };

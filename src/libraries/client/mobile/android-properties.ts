@@ -1,10 +1,10 @@
-// Android's property maps: a Map or an object. Of an event, all values become text.
+// Android's property maps: a Map or an object. All values of an event's properties become text.
 
 import { clientLimits } from '../core/limits.js';
 import type { Properties } from '../core/messages.js';
 import { define } from '../core/sanitize.js';
 
-/** What an event's properties may hold on Android. Null values are dropped, all others are sent as text. */
+/** The values that an event's properties may have on Android. Null values are dropped; all others are sent as text. */
 export type AndroidValue = string | number | boolean | bigint | null | undefined;
 
 /** Properties of events on Android. */
@@ -16,8 +16,8 @@ type Warn = (line: string) => void;
 type Entry = readonly [key: unknown, value: unknown];
 
 /**
- * The map with its keys and values as text, without nulls. Anything without a text form (objects, numbers that are not
- * finite, unreadable values) is refused with a warning, as on every surface: keys here, values later.
+ * The map with its keys and values as text, without nulls. Anything that has no text form (objects, numbers that are not finite, unreadable
+ * values) is refused with a warning, as on every surface: keys here, values later.
  */
 export function toTextProperties(map: unknown, warn: Warn): Properties {
   const entries = entriesOf(map);
@@ -53,7 +53,7 @@ function toObject(entries: readonly Entry[], warn: Warn): Properties {
   return object;
 }
 
-/** The entries of a map; undefined for a value that has none or cannot be read: the core then says what is wrong. */
+/** The entries of a map; undefined for a value that has none or cannot be read, about which the core then warns. */
 function entriesOf(map: unknown): readonly Entry[] | undefined {
   try {
     if (map instanceof Map) return Array.from(map);
@@ -81,7 +81,7 @@ function isPresent(value: unknown): boolean {
   return value !== null && value !== undefined;
 }
 
-/** A value as text if it has a text form; any other value as it is. */
+/** A value as text if it has a text form; any other value unchanged. */
 export function toText(value: unknown): unknown {
   if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
   return Number.isFinite(value) ? String(value) : value;

@@ -1,6 +1,6 @@
-// Calls the app's adapters. Whatever an adapter does, the app goes on.
+// Calls the app's adapters. Whatever an adapter does, the app continues.
 
-/** The adapter's result; undefined, and a warning that names the adapter, when it threw. */
+/** Calls an adapter and returns its result. If it throws, warns with the adapter's name and returns undefined. */
 export function attempt<T>(warn: (line: string) => void, adapterName: string, call: () => T): T | undefined {
   try {
     return call();

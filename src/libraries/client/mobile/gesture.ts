@@ -4,12 +4,12 @@ import type { PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 
 export type Gesture = {
-  /** Listens to the device, unless the gesture has been switched off before. To be called once. */
+  /** Listens to the device, unless the gesture was already switched off. To be called once. */
   listen(device: PairingAdapters, warn: (line: string) => void): void;
   disable(): void;
 };
 
-/** Makes the gesture; `onGesture` is called at each. */
+/** Makes the gesture. Calls `onGesture` each time. */
 export function createGesture(onGesture: () => void): Gesture {
   let enabled = true;
   let unlisten = () => {};
@@ -32,7 +32,7 @@ export function createGesture(onGesture: () => void): Gesture {
   };
 }
 
-/** Removes a listener by what adding it returned: a function, an object with `remove`, or nothing. */
+/** Removes a listener with what adding it returned: a function, an object with `remove`, or nothing. */
 function remove(listening: unknown): void {
   if (typeof listening === 'function') listening();
   else if (hasRemove(listening)) listening.remove();

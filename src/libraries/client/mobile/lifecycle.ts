@@ -1,4 +1,4 @@
-// The core's lifecycle, by the adapters of a phone: recording begins once the storage is loaded, the app counts as hidden when it
+// The core's lifecycle, based on the adapters of a phone: recording begins once the storage is loaded, the app counts as hidden when it
 // leaves the foreground, and sending is tried again when the app or the network is back.
 
 import type { Lifecycle } from '../core/adapters.js';

@@ -1,5 +1,5 @@
-// What the mobile surfaces share: one client of the core, with pairing, its gesture, and screen views. `configure` makes it, and it
-// is connected to the phone as soon as that is known. A surface is a thin object over it with exactly its platform's operations.
+// What the mobile surfaces share: one client of the core, with pairing, its gesture, and screen views. `configure` makes it; it is
+// connected to the phone as soon as the phone is known. A surface is a thin object over this with exactly its platform's operations.
 
 import { type Client, createClient } from '../core/client.js';
 import { clientLimits } from '../core/limits.js';
@@ -17,7 +17,7 @@ import { createFetchTransport } from './transport.js';
 
 type Device = DeviceAdapters & PairingAdapters;
 
-/** The client and what belongs to it, from `configure` on. */
+/** The client and its parts, from `configure` on. */
 type Wired = {
   readonly client: Client;
   readonly storage: LoadedStorage;
@@ -28,19 +28,19 @@ type Wired = {
 export type Mobile = {
   /** Takes the options. Those of a later call apply from the next start on, except that the runtime stays. */
   configure(options: MobileOptions): void;
-  /** Takes the phone; only the first call counts. `configure` must come before. */
+  /** Takes the phone; only the first call counts. `configure` must be called before. */
   attach(device: Device): void;
-  /** `operation`: what the platform calls it. */
+  /** `operation`: the platform's name for this operation. */
   start(operation: string, appId: string): void;
   /** Runs an operation on the client. Only warns if `configure` was not called, or if the operation throws. */
   run(operation: string, work: (client: Client) => void): void;
-  /** Seconds, above 0. */
+  /** In seconds, above 0. */
   changeInterval(seconds: number): void;
   optOut(): void;
   startPairing(): void;
   stopPairing(): void;
   disableGesture(): void;
-  /** Shows the developer a line. */
+  /** Shows one line to the developer. */
   warn(line: string): void;
   readonly userId: string | undefined;
   readonly identity: string | undefined;

@@ -5,13 +5,13 @@ import type { RuntimeAdapters } from './adapters.js';
 import { type Runtime, runtimeOf, warnInConsole } from './runtime.js';
 
 export type MobileOptions = RuntimeAdapters & {
-  /** Address of the Sluice of the data centre to send to: `https://events.example.com`. */
+  /** The address of the Sluice, in the data centre to send to: `https://events.example.com`. */
   readonly baseUrl: string;
-  /** Record nothing until `optIn` is called, unless the user chose before. Default: false. */
+  /** Record nothing until `optIn` is called, unless the user has already chosen. Default: false. */
   readonly optedOut?: boolean;
-  /** Identities to accept although they are words that many users would share. */
+  /** Identities to accept although they are words that many users might share. */
   readonly allowIdentities?: readonly string[];
-  /** Whether each screen shown becomes an event `Screen View`. Default: true. */
+  /** Whether each screen that is shown becomes an event `Screen View`. Default: true. */
   readonly screenViews?: boolean;
 };
 

@@ -1,6 +1,6 @@
-// Pairing with the Event Visualizer: the server gives a secret and a short code. The code is shown until it expires, and the
-// batches of the app carry the secret until one side ends the pairing. The device is not told when the code is entered or when the
-// pairing ends: it learns that from the answers to its batches, and when it asks for a code again.
+// Pairing with the Event Visualizer: the server issues a secret and a short code. The code is shown until it expires, and the batches of
+// the app carry the secret until one side ends the pairing. The device is not told when the code is entered or when the pairing ends: it
+// learns that from the answers to its batches, and when it asks for a code again.
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
 import type { Client } from '../core/client.js';
@@ -9,11 +9,11 @@ import type { PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 
 export type Pairing = {
-  /** Asks for a code and shows it. While the pairing waits or lives, the server answers with the same one. */
+  /** Asks for a code and shows it. While the pairing is waiting or live, the server answers with the same code. */
   start(target: PairingTarget): void;
-  /** Ends the pairing on the device and at the server, even if it is still being requested. */
+  /** Ends the pairing on the device and at the server, even while it is still being requested. */
   stop(): void;
-  /** Call it with each answer to a batch, and with the secret that the batch carried. */
+  /** To be called with each answer to a batch, and with the secret that the batch carried. */
   onAnswer(answer: CollectAnswer, secret: string | undefined): void;
 };
 
@@ -37,11 +37,11 @@ type Current = PairingTarget & {
 
 const requestMs = 10_000;
 
-/** How long a code is valid at most, which is also assumed if the server does not say. */
+/** The longest time for which a code is valid; assumed if the server does not say. */
 const codeMs = 10 * 60_000;
 const codeMsMax = 24 * 60 * 60_000;
 
-/** Makes the pairing of a client, which has none at first. Nothing here throws or rejects. */
+/** Makes the pairing of a client; at first there is none. Nothing here throws or rejects. */
 export function createPairing({ client, transport, clock, display }: PairingOptions): Pairing {
   let current: Current | undefined;
 
@@ -63,7 +63,7 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
       return;
     }
     if (opened === undefined) {
-      // An earlier pairing may live on.
+      // An earlier pairing may still be live.
       if (secret === undefined) current = undefined;
       client.warn(`pairing with the Event Visualizer failed: ${reasonOf(answer)}.`);
       return;
@@ -147,7 +147,7 @@ function reasonOf({ status, body }: TransportAnswer): string {
     const { message } = JSON.parse(body).err;
     if (typeof message === 'string') return `${message} (${status})`;
   } catch {
-    // This is no answer of Sluice, and its status says enough.
+    // This answer does not come from Sluice, and its status says enough.
   }
   return `the server answered ${status}`;
 }

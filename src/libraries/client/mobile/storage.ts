@@ -1,24 +1,26 @@
-// The core's storage over a device's storage that may answer later. Everything is read once into memory. From then on
-// memory counts, and each write is repeated until the device has taken it. If the device could not be read, it is not written
-// to either: what it holds, above all its user, is worth more than what one run adds, and may be readable next time. The
-// exception is the one key that the core has to know: the user's choice.
+// The core's storage over a device's storage that may answer later. Everything is read into memory once. From then on memory is
+// authoritative, and each write is repeated until the device has accepted it. If the device could not be read, it is not written to either:
+// what it holds, above all its user, is worth more than what one run adds, and may be readable next time. The exception is the one key that
+// the core has to know: the user's choice.
 
 import type { Clock, KeyValueStorage } from '../core/adapters.js';
 import type { DeviceStorage } from './adapters.js';
 
-/** All keys of the library begin with it; the app's other keys are left alone. */
+/** All keys of the library begin with this; the app's other keys are left alone. */
 const keyPrefix = 'sluice:';
 
-/** How long the device may take to read each part of its data; calls wait for that long. */
+/** How long the device may take to read each part of its data. Calls wait for that long. */
 const readMsMax = 10_000;
 const keysPerRead = 500;
 
-/** A write that has not ended after this time is repeated; other writes go on meanwhile. */
+/** A write that takes longer than this is repeated; other writes continue in the meantime. */
 const writeMsMax = 10_000;
 const writesAtOnce = 20;
 const [retryMsMin, retryMsMax] = [1_000, 60_000];
 
-/** How many removals of messages may wait while the device takes no writes; beyond that, the first of these may be sent again. */
+/**
+ * How many removals of messages may wait while the device accepts no writes. Beyond that, the earliest of these messages may be sent again.
+ */
 const changesMax = 20_000;
 
 export type LoadedStorage = KeyValueStorage & {
@@ -29,16 +31,16 @@ export type LoadedStorage = KeyValueStorage & {
 /** Makes a storage that holds nothing until it is loaded. */
 export function createLoadedStorage(clock: Clock, warn: (line: string) => void): LoadedStorage {
   const texts = new Map<string, string>();
-  /** Keys whose latest text, or lack of one, the device does not have yet. */
+  /** Keys whose latest text, or removal, the device does not have yet. */
   const changed = new Set<string>();
   /** Keys that the device may hold: they were read, or their writing has begun. */
   const touched = new Set<string>();
   const writing = new Set<string>();
-  /** Changed keys whose last write failed: only these wait before they are written again. */
+  /** Changed keys whose last write failed. Only these wait before they are written again. */
   const failed = new Set<string>();
   let device: DeviceStorage | undefined;
   let state: 'loading' | 'loaded' | 'unreadable' = 'loading';
-  /** Keys that are read alone when the device cannot be read as a whole: all of them, and the known ones. */
+  /** Keys that are read one by one when the device cannot be read as a whole: all of them, and those already read. */
   const single = new Set<string>();
   const known = new Set<string>();
   let retryMs = retryMsMin;
@@ -68,7 +70,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     write();
   }
 
-  /** Whether the device should have the key. */
+  /** Whether the device is to have the key. */
   function isWritten(key: string): boolean {
     return device !== undefined && (state === 'unreadable' ? known.has(key) : true);
   }
@@ -91,7 +93,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     }
   }
 
-  /** Begins as many writes as may run at once. */
+  /** Starts as many writes as may run at once. */
   function write(): void {
     if (state === 'loading' || device === undefined) return;
     for (const key of changed) {
@@ -106,7 +108,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     touched.add(key);
     writing.add(key);
     const text = texts.get(key);
-    // Begun at once, since the app may end.
+    // Started at once, since the app may end.
     const written = (async () => (text === undefined ? to.removeItem(key) : to.setItem(key, text)))();
     const inTime = withinMs(clock, writeMsMax, written).then(
       () => true,
@@ -141,7 +143,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     retryMs = Math.min(retryMs * 2, retryMsMax);
   }
 
-  /** Reads a single key, again and again until that succeeds or the user has chosen. */
+  /** Reads a single key, repeatedly, until that succeeds or the user has chosen. */
   async function ask(from: DeviceStorage, key: string, callback: () => void, waitMs: number): Promise<void> {
     try {
       const text = await withinMs(clock, readMsMax, (async () => from.getItem(key))());

@@ -1,5 +1,5 @@
-// The core's transport by the device's `fetch`. A phone lets an app that leaves the foreground finish its requests, so the last
-// batches are ordinary ones.
+// The core's transport over the device's `fetch`. A phone lets an app that leaves the foreground finish its requests, so the last batches
+// are ordinary requests.
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
 import { requestMs } from '../core/limits.js';
@@ -9,7 +9,7 @@ import { platform } from './runtime.js';
 
 const noAnswer: TransportAnswer = { status: 0, body: '' };
 
-/** Makes a transport. It asks for the device's `fetch` at each request, since that may become known later. */
+/** Makes a transport. It looks up the device's `fetch` at each request, since that may become known later. */
 export function createFetchTransport(clock: Clock, deviceFetch: () => Fetch | undefined): Transport {
   function send(url: string, body: string, timeoutMs: number): Promise<TransportAnswer> {
     const abort = platform.AbortController && new platform.AbortController();

@@ -1,15 +1,15 @@
-// What the library uses of a browser's window, looked up once, when it begins. It keeps using the `fetch`, timers and clock of
-// that moment, even if a page replaces them later. The rest a page may replace, and it may be denied (a sandboxed frame has no
-// storage). Nothing here throws, unless its comment says so.
+// What the library uses of a browser's window, looked up once, at its start. It keeps using the `fetch`, timers and clock of that moment,
+// even if a page replaces them later. A page may replace everything else, and the browser may deny it (a sandboxed frame has no storage).
+// Nothing here throws, unless its comment says so.
 
-/** The window or its stand-in. Everything may be absent. It is passed in, never taken from the global scope. */
+/** The window or its substitute. Every property may be absent. It is passed in, never taken from the global scope. */
 export type Window = {
   readonly document?: PageDocument;
   readonly location?: { readonly href: string; readonly protocol: string; readonly pathname: string };
   readonly history?: PageHistory;
   readonly navigation?: { addEventListener(type: string, listener: () => void): void };
   readonly localStorage?: WebStorage;
-  /** The snippet's stand-in, or the library. */
+  /** The snippet's stub, or the library. */
   sluice?: unknown;
   readonly navigator?: {
     readonly locks?: LockManager;
@@ -62,7 +62,7 @@ export type FetchResponse = {
   text(): Promise<string>;
 };
 
-/** Of a `storage` event: what another tab changed. Of `pageshow`: whether the page comes from the browser's cache. */
+/** For a `storage` event: what another tab changed. For `pageshow`: whether the page comes from the browser's cache. */
 export type PageEvent = {
   readonly key?: string | null;
   readonly newValue?: string | null;
@@ -75,7 +75,7 @@ type DocumentText = 'cookie' | 'title' | 'referrer' | 'visibilityState';
 export type Browser = {
   /** Whether this is a page. On a server nothing below is available. */
   readonly isPage: boolean;
-  /** `''` where it is denied. */
+  /** `''` if the text is denied. */
   readText(name: DocumentText): string;
   setCookie(cookie: string): void;
   isPrerendering(): boolean;
@@ -86,9 +86,9 @@ export type Browser = {
   readonly locks: LockManager | undefined;
   /** Whether the visitor has switched on Global Privacy Control. @see https://www.w3.org/TR/gpc/ */
   hasPrivacyControl(): boolean;
-  /** Whether the browser accepted it. */
+  /** Whether the browser accepted the beacon. */
   sendBeacon(url: string, body: string): boolean;
-  /** Fills the bytes, if there is a working cryptographic source. */
+  /** Fills the bytes if there is a working cryptographic source. */
   randomBytes(bytes: Uint8Array): void;
   warn(line: string): void;
   now(): number;
@@ -96,12 +96,12 @@ export type Browser = {
   /** Whether a request can outlive its page. */
   readonly hasKeepalive: boolean;
   newAbort(): { readonly signal: unknown; abort(): void } | undefined;
-  /** May throw or reject; undefined where there is none. */
+  /** May throw or reject; undefined if there is none. */
   readonly fetch: ((url: string, options: object) => Promise<FetchResponse>) | undefined;
   on(target: 'document' | 'window', type: string, listener: (event: PageEvent) => void): void;
 };
 
-/** Shows a line in the console that the window has at that moment. May throw. */
+/** Shows a line in the console that the window has at the time of the call. May throw. */
 export function warnIn(window: Window): (line: string) => void {
   return (line) => window.console?.warn?.(line);
 }
@@ -177,7 +177,7 @@ export function takeBrowser(window: Window): Browser {
   };
 }
 
-/** The time by the page's `Date`. It goes on if that is stopped, as tests of pages do. */
+/** The time of the page's `Date`. It continues if that is stopped, as tests of pages do. */
 function createNow(window: Window): () => number {
   const { Date: clock, performance } = window;
   const { now } = clock;

@@ -1,14 +1,14 @@
-// An app's texts in cookies of at most 4,096 bytes: the global event properties, and the visitor's choice. Where cookies are
-// denied, they are in the page's memory.
+// An app's texts in cookies of at most 4,096 bytes: the global event properties, and the visitor's choice. If cookies are denied, the texts
+// are in the page's memory.
 
 import type { TextStore } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import type { Browser } from './browser.js';
 
-/** Browsers limit the life of a cookie to 400 days; each page that reads it renews it. */
+/** Browsers limit the life of a cookie to 400 days. Each page that reads the cookie renews it. */
 const lifeSeconds = 400 * 24 * 60 * 60;
 
-/** Makes a store of cookies named `sluice_APP_ID` and a suffix. `onDenied` is called once. */
+/** Makes a store of cookies named `sluice_APP_ID` and a suffix. Calls `onDenied` once if cookies are denied. */
 export function createCookieStore(browser: Browser, suffix: string, onDenied: () => void): TextStore {
   const memory = new Map<string, string>();
   const renewed = new Set<string>();
@@ -18,7 +18,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
 
   function read(appId: string): string | undefined {
     const kept = memory.get(appId);
-    // The cookie that still exists is an older one.
+    // If a cookie still exists, it is an older one.
     if (kept !== undefined) return kept;
     const cookie = find(appId);
     if (cookie === undefined) return undefined;
@@ -48,7 +48,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
   }
 
   function nameOf(appId: string): string {
-    // Parentheses are the only characters that encodeURIComponent leaves as they are and that cookie names do not allow.
+    // Parentheses are the only characters that encodeURIComponent leaves unescaped and that cookie names do not allow.
     return `sluice_${encodeURIComponent(appId).replace(/[()]/g, '_')}${suffix}`;
   }
 
@@ -56,7 +56,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
     read,
     write(appId, text) {
       const pair = `${nameOf(appId)}=${text}`;
-      // Name and text are ASCII: everything else was escaped.
+      // Name and text are ASCII, since everything else was escaped.
       if (pair.length > clientLimits.cookieBytesMax) return false;
       memory.delete(appId);
       forget();
@@ -64,7 +64,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
       renewed.add(appId);
       put(pair, text === '' ? 0 : lifeSeconds);
       const now = find(appId);
-      // A different text comes from another tab, after ours.
+      // A different text was written by another tab after ours.
       if (text === '' || now === pair || now !== former) return true;
       memory.set(appId, text);
       if (!denied) onDenied();

@@ -1,5 +1,5 @@
-// Turns the snippet's stand-in into the library, also with methods that an older snippet lacks. The object stays the same, so code
-// that holds it has the library, too. Then the waiting calls are made, in their order.
+// Turns the snippet's stub into the library, including methods that an older snippet lacks. The object stays the same, so code that holds
+// it has the library too. Then the waiting calls are made, in order.
 
 import { createGuard } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
@@ -8,9 +8,9 @@ import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
   calls?: readonly WaitingCall[] | { readonly length: 0; push(call: unknown): void };
-  /** How many calls the snippet dropped because it keeps no more. */
+  /** How many calls the snippet dropped because its limit was reached. */
   lost?: number;
-  /** Set once the library is in place, so that a script that is loaded twice changes nothing. */
+  /** Set once the library is installed, so that loading the script twice changes nothing. */
   installed?: true;
 };
 
@@ -22,11 +22,11 @@ export function install(window: Window): void {
     const calls: unknown[] = Array.isArray(stub.calls) ? stub.calls : [];
     const { sluice, at, addLost } = connect(window);
     const described = Object.getOwnPropertyDescriptors(sluice);
-    // These inherit nothing, since a page may have given every object a getter.
+    // These inherit nothing, since a page may have added a getter to every object.
     for (const descriptor of Object.values(described)) Object.setPrototypeOf(descriptor, null);
     Object.defineProperties(stub, described);
     stub.installed = true;
-    // Code may have kept a method of the snippet, which goes on adding calls.
+    // Code may have stored a method of the snippet, which would go on adding calls.
     stub.calls = { length: 0, push: (call) => replay(sluice, call, at) };
     for (const call of calls) replay(sluice, call, at);
     addLost(Number(stub.lost) || 0);

@@ -1,5 +1,5 @@
-// The storage that tabs of one origin share: `localStorage`. While that is denied or full, texts stay in the page's memory, with
-// one warning. A page may also empty its storage, as many do at a logout; then this puts back what the page had not sent yet.
+// The storage that tabs of one origin share: `localStorage`. While it is denied or full, texts stay in the page's memory, with one warning.
+// Pages may also empty their storage, as many do at a logout; this then puts back what the page had not sent yet.
 
 import type { KeyValueStorage } from '../core/adapters.js';
 import type { Browser, WebStorage } from './browser.js';
@@ -8,12 +8,12 @@ import type { Browser, WebStorage } from './browser.js';
 const lifeKey = 'sluice:life';
 
 /**
- * How long a list of the keys is used; it is not made anew each time, since listing 5,000 keys takes milliseconds. Events report
- * the changes of other tabs, but not those of the page itself, nor any to a page that the browser has set aside.
+ * How long a list of the keys is reused, since listing 5,000 keys takes milliseconds. Events report the changes of other tabs, but not
+ * those of the page itself, nor any to a page that the browser has set aside.
  */
 const listMs = 60_000;
 
-/** `over`: the text that is still in storage under the key, since it could not be replaced. */
+/** `over`: the text that is still in storage under the key because it could not be replaced. */
 type Kept = { readonly text: string; readonly over: string | undefined };
 
 export function createLocalStorage(browser: Browser, warn: (line: string) => void): KeyValueStorage {
@@ -22,11 +22,11 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   const memory = new Map<string, Kept>();
   /** Texts that this page stored and has not removed. */
   const own = new Map<string, string>();
-  /** Whether a stored text could be read back: some blockers silently do nothing. */
+  /** Whether a stored text could be read back, since some blockers silently do nothing. */
   let works = false;
   let warned = false;
   let life: string | undefined;
-  /** The keys in storage and in memory, by their beginnings up to the last colon, and when they were listed. */
+  /** The keys in storage and in memory, by their prefixes up to the last colon, and when they were listed. */
   let listed: Map<string, Set<string>> | undefined;
   let listedMs = 0;
 
@@ -54,19 +54,19 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return true;
   }
 
-  /** Puts back what this page had in storage, if the storage has been emptied. */
+  /** Puts back what this page had in storage if the storage was emptied. */
   function restoreIfEmptied(): void {
     if (life === undefined || read(lifeKey) === life) return;
     life = undefined;
     listed = undefined;
     memory.forEach((_, key) => {
-      // The person whose user it was may have left.
+      // The person to whom the user belonged may have left.
       if (!own.has(key)) memory.delete(key);
     });
     own.forEach((text, key) => void keep(key, text));
   }
 
-  /** Stores a text; returns whether it is in storage, not only in memory. */
+  /** Stores a text. Returns whether it is in storage, rather than only in memory. */
   function keep(key: string, text: string): boolean {
     const stored = store(key, text);
     note(key);
@@ -75,7 +75,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return stored;
   }
 
-  /** The text under a key that is in memory only, unless another tab has stored one since. */
+  /** The text under a key that is only in memory, unless another tab has stored one since. */
   function keptText(key: string): string | undefined {
     const kept = memory.get(key);
     if (kept === undefined || read(key) === kept.over) return kept?.text;
@@ -142,7 +142,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       restoreIfEmptied();
       const found: string[] = [];
       list().forEach((group, name) => {
-        // Pushed one by one: hundreds of thousands of arguments exhaust the stack.
+        // Pushed one by one, since hundreds of thousands of arguments exhaust the stack.
         if (name.startsWith(prefix)) for (const key of group) found.push(key);
       });
       return found;
@@ -166,7 +166,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   };
 }
 
-/** Callers ask for keys by beginnings that end with a colon. */
+/** The group of a key. Callers ask for keys by prefixes that end with a colon. */
 function groupOf(key: string): string {
   return key.slice(0, key.lastIndexOf(':') + 1);
 }

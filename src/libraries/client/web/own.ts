@@ -1,4 +1,4 @@
-// The operations of a web page, by one copy of the library.
+// The operations of a web page, provided by one copy of the library.
 
 import type { Lifecycle } from '../core/adapters.js';
 import { type Client, createClient } from '../core/client.js';
@@ -16,19 +16,19 @@ import { createTransport } from './transport.js';
 
 export type Own = {
   readonly sluice: Sluice;
-  /** Makes a call as if at an earlier time, when it was really made. */
+  /** Makes a call as if at an earlier time, at which it was really made. */
   at(ms: unknown, call: () => void): void;
-  /** Counts earlier calls that were not kept. */
+  /** Counts earlier calls that were dropped. */
   addLost(count: number): void;
-  /** The app_id that was last loaded. */
+  /** The app_id of the last `load`. */
   appId(): string | undefined;
   warn(line: string): void;
 };
 
-/** Calls before which a page view no longer waits for its title: what follows may be another user's, or must be sent now. */
+/** Before these calls, a page view stops waiting for its title: what follows may be another user's, or must be sent now. */
 const settling: readonly Method[] = ['load', 'identify', 'resetIdentity', 'optOut', 'flush'];
 
-/** The library of one copy, for a window. */
+/** The operations of one copy of the library, for a window. */
 export function createOwn(window: Window): Own {
   const { guarded, warn } = createGuard(warnIn(window));
   let browser: Browser | undefined;
@@ -38,7 +38,7 @@ export function createOwn(window: Window): Own {
   let pageViewsAsked: unknown;
   let settlePageView: (() => void) | undefined;
 
-  /** Made at the first use: importing the library touches nothing. */
+  /** Made at the first use, since importing the library must touch nothing. */
   function use(): Client | undefined {
     browser ??= takeBrowser(window);
     if (!browser.isPage || client !== undefined) return client;
@@ -148,8 +148,8 @@ function createWebClient(
   const randomBytes = (count: number): Uint8Array => {
     const bytes = new Uint8Array(count);
     browser.randomBytes(bytes);
-    // If ids came again, strangers would be merged and messages lost. If the cryptographic source is absent, or a page has replaced it
-    // by one that fills in nothing, the ordinary source is the next best. Mixing it in does not weaken a good source.
+    // If ids repeated, strangers would be merged and messages lost. If the cryptographic source is absent, or a page has replaced it by one
+    // that fills in nothing, the ordinary source is the next best. Mixing it in does not weaken a good source.
     return bytes.map((byte) => byte ^ (Math.random() * 256));
   };
   return createClient({
@@ -157,7 +157,7 @@ function createWebClient(
     propertyStore: createCookieStore(browser, '', () =>
       warn('cookies are denied: no property outlives the page.'),
     ),
-    // Nothing is lost without it: the choice is in `storage` too.
+    // If this is denied nothing is lost: the choice is in `storage` too.
     consentStore: createCookieStore(browser, '_consent', () => {}),
     transport: createTransport(browser),
     clock: browser,

@@ -1,30 +1,33 @@
-// Page views: the first one, those that a single-page application makes through the history, and those of a page that the
-// browser had kept and shows again.
+// Page views: the first one, those that a single-page application makes through the history, and those of a page that the browser restores
+// from its cache.
 
 import type { Properties } from '../core/messages.js';
 import type { Browser } from './browser.js';
 
 export const pageViewEvent = 'Page View';
 
-/** What counts as a page view, and what is recorded of the addresses of the page and the referrer: by default neither query nor fragment. */
+/**
+ * What counts as a page view, and what is recorded of the addresses of the page and the referrer. By default neither query nor fragment is
+ * recorded.
+ */
 export type PageViewOptions = {
   /** Record the query too. */
   readonly query?: boolean;
-  /** Record the fragment too, and count a change of it as a page view: for applications that route by it. */
+  /** Record the fragment too, and count its changes as page views: for applications that use it for routing. */
   readonly fragment?: boolean;
   /** Gets the whole address and returns what to record of it. If it throws, or returns no text, the page view is not recorded. */
   readonly redact?: (url: string) => string;
 };
 
-/** How long a page view waits for the title of its page at most, and how often it looks for it. */
+/** How long a page view waits for the title of its page at most, and how often it checks the title. */
 const titleMsMax = 2_000;
 const titleLookMs = 50;
 
 /**
- * Calls back with each page view's properties and the time of its navigation. A change of the address counts if it changes
- * what is recorded of it. Applications set the title some time after they have changed the address, so a page view waits until
- * the title has changed too. Returns a function that ends that wait: called before the page goes, or the user changes.
- * `asked`: the options of that moment; `false` records nothing. `startedAtMs`: the time of the first page view.
+ * Calls back with each page view's properties and the time of its navigation. A change of the address counts if it changes what is recorded
+ * of it. Applications set the title some time after the address, so a page view waits until the title has changed too. Returns a function
+ * that ends this wait, to be called before the page ends or the user changes. `asked`: returns the options at that moment; `false` records
+ * nothing. `startedAtMs`: the time of the first page view.
  */
 export function watchPageViews(
   browser: Browser,
@@ -49,12 +52,12 @@ export function watchPageViews(
     return shown(query ? address : pageOf(url)) + (fragment ? url.slice(address.length) : '');
   }
 
-  /** `formerTitle`: the title when the address changed. */
+  /** `formerTitle`: the title at the time when the address changed. */
   function checkAddress(formerTitle: string, atMs: number): void {
     if (asked() === false) return;
     const href = `${location?.href}`;
     const url = recorded(href);
-    // A function that hides a part of the path does not make two pages one.
+    // If a function hides a part of the path, different paths are still different pages.
     const view = `${url} ${options().redact ? pageOf(href) : ''}`;
     if (view === lastView) return;
     settle(formerTitle);
@@ -68,7 +71,7 @@ export function watchPageViews(
       onPageView(
         {
           url,
-          // What was taken out of the address stays out.
+          // What was removed from the address is not added again.
           path: url.replace(/^[\w+.-]+:(\/\/[^/?#]*)?|[?#].*/g, ''),
           title: shownTitle,
           referrer: from && recorded(from),
@@ -88,7 +91,7 @@ export function watchPageViews(
   function onNavigation(): void {
     const formerTitle = title();
     const atMs = browser.now();
-    // Redirects within the application count as one.
+    // Redirects within the application count as one navigation.
     browser.setTimer(0, () => guarded(() => checkAddress(formerTitle, atMs)));
   }
 
@@ -116,7 +119,7 @@ export function watchPageViews(
     // For `navigation.navigate`, which uses no method of the history.
     browser.navigation?.addEventListener('currententrychange', onNavigation);
   } catch {
-    // The page has frozen its history: it counts as one view.
+    // The page has frozen its history, so it counts as one view.
   }
   return () => void guarded(() => settle());
 }
@@ -126,12 +129,12 @@ function pageOf(url: string): string {
   return url.replace(/[?#].*/s, '');
 }
 
-/** An address, unless it holds a document or names a file of the visitor's device: then only what kind it is. */
+/** An address; if it contains a document or names a file on the visitor's device, only its kind. */
 function shown(url: string): string {
   return /^(?!file:)[\w+.-]+:\/\/[^/]|^(?![\w+.-]+:)/i.test(url) ? url : url.replace(/:.*/s, ':');
 }
 
-/** The labels that the author of a link gave its campaign, such as `utm_source`. They name no visitor. */
+/** The labels by which the author of a link named its campaign, such as `utm_source`. They identify no visitor. */
 function campaignOf(url: string): Properties {
   const found: Record<string, string> = {};
   url.replace(
@@ -140,7 +143,7 @@ function campaignOf(url: string): Properties {
       try {
         found[key] = decodeURIComponent(value.replace(/\+/g, ' '));
       } catch {
-        // It is not a string.
+        // The value is not valid.
       }
       return all;
     },

@@ -1,6 +1,6 @@
-// The JavaScript surface of a window. A page may have several copies of the library: the script and the package, or the package in
-// two bundles. The first one that is used serves the window, and the others pass their calls to it. Otherwise each would
-// record every page view, and the calls of a copy on which nobody called `load` would never be sent.
+// The JavaScript surface of a window. A page may have several copies of the library: the script and the package, or the package in two
+// bundles. The first copy that is used serves the window, and the others pass their calls to it. Otherwise each copy would record every
+// page view, and the calls of a copy on which nobody called `load` would never be sent.
 
 import { createGuard, protect } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
@@ -23,13 +23,13 @@ export function connect(window: Window): Pick<Own, 'sluice' | 'at' | 'addLost'> 
   const { guarded } = createGuard(warnIn(window));
   const own = createOwn(window);
 
-  /** Chosen at the first use: importing the library touches nothing. */
+  /** Chosen at the first use, since importing the library must touch nothing. */
   function serving(): Own {
     const holder = window as { [servingKey]?: Own };
     try {
       if (window.document && !holder[servingKey]) Object.defineProperty(window, servingKey, { value: own });
     } catch {
-      // The page has frozen its window: each copy serves itself.
+      // The page has frozen its window, so each copy serves itself.
     }
     return holder[servingKey] ?? own;
   }

@@ -1,13 +1,13 @@
-// The lines that a page carries. They make `sluice` at once, keep the calls until the script is there, and load the script
-// without delaying the page. A second snippet does nothing: a page records for one environment. If the script never comes, they
-// keep a thousand calls, and nothing else happens. They run in every browser, and throw in none.
+// The lines that a page contains. They create `sluice` at once, store the calls until the script has loaded, and load the script without
+// delaying the page. A second snippet does nothing: a page records for one environment. If the script never loads, they store a thousand
+// calls, and nothing else happens. They run in every browser, and throw in none.
 
 import type { LoadOptions, Sluice } from './surface.js';
 
 /** The version, which changes with the snippet. The script gives an older snippet the methods that it lacks. */
 export const snippetVersion = 5;
 
-/** How many calls are kept until the script is there, and as many calls that add nothing, such as an opt-out. */
+/** How many calls are stored until the script has loaded; and additionally, how many calls that add nothing, such as an opt-out. */
 export const snippetCallsMax = 1000;
 
 /** The operations that are calls. */
@@ -29,11 +29,11 @@ export const methods: readonly Method[] = [
   'flush',
 ];
 
-/** A call that waits: the method, copies of its arguments, and when it was made, in milliseconds since 1970. */
+/** A waiting call: the method, copies of its arguments, and when it was made, in milliseconds since 1970. */
 export type WaitingCall = readonly [method: string, args: readonly unknown[], atMs?: number];
 
 export type SnippetOptions = Omit<LoadOptions, 'pageViews'> & {
-  /** The snippet is text and holds no functions: a page that needs one, such as `beforeSend`, calls `load` itself. */
+  /** The snippet is text and contains no functions: a page that needs one, such as `beforeSend`, calls `load` itself. */
   readonly pageViews?: boolean | { readonly query?: boolean };
   readonly appId: string;
   /** Address of the script; default: `/sdk.js` below the base URL. */

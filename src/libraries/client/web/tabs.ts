@@ -1,12 +1,12 @@
-// Ensures that only one tab sends at a time: by the browser's locks, which end with their tab, or by a lease in storage where there
-// are none (pages without TLS). If two tabs still send at once, the server recognises the repeats.
+// Ensures that only one tab sends at a time: by the browser's locks, which end with their tab, or by a lease in storage where there are
+// none (pages without TLS). If two tabs do send at once, the server recognises the repeats.
 
 import type { Clock, KeyValueStorage, RandomBytes, SendingTurn } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import { randomMessageId } from '../core/random-ids.js';
 import type { Browser } from './browser.js';
 
-/** How long another tab's write may take to be seen here. */
+/** How long it may take until another tab's write is visible here. */
 const lookAgainMs = 60;
 
 export function createSendingTurn(
@@ -38,7 +38,7 @@ export function createSendingTurn(
 function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
   const pause = (ms: number): Promise<void> => new Promise((resolve) => void clock.setTimer(ms, resolve));
 
-  /** For how many milliseconds another tab still has the lease. */
+  /** For how many milliseconds another tab still holds the lease. */
   function othersMs(name: string): number {
     const [holder, until] = (storage.get(name) ?? '').split(' ');
     const ms = Number(until) - clock.now();
@@ -71,7 +71,7 @@ function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
     storage.set(name, `${tab} ${clock.now() + clientLimits.leaseMs}`);
   }
 
-  /** Renews the lease while the work goes on. Returns how to stop that; each renewal passes `onNext` a new way to stop. */
+  /** Renews the lease while the work continues. Returns how to stop that; each renewal passes a new way to stop to `onNext`. */
   function renew(name: string, onNext: (cancel: () => void) => void): () => void {
     return clock.setTimer(clientLimits.leaseMs / 3, () => {
       claim(name);

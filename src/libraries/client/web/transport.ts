@@ -1,5 +1,5 @@
-// Sends batches by `fetch` and, when the page may end, by requests that outlive it: `keepalive`, or `sendBeacon` where there is
-// none. A text body without further headers needs no preflight.
+// Sends batches by `fetch` and, when the page may be ending, by requests that outlive it: `keepalive`, or `sendBeacon` where that is
+// missing. A text body without further headers needs no preflight.
 
 import type { Transport, TransportAnswer } from '../core/adapters.js';
 import { clientLimits, requestMs } from '../core/limits.js';
@@ -14,7 +14,7 @@ async function readResponse(response: FetchResponse): Promise<TransportAnswer> {
 }
 
 export function createTransport(browser: Browser): Transport {
-  /** Bytes under way in requests that outlive the page; browsers allow 64 KiB in all. */
+  /** Bytes under way in requests that outlive the page; browsers allow 64 KiB in total. */
   let keptBytes = 0;
 
   async function post(
@@ -35,7 +35,7 @@ export function createTransport(browser: Browser): Transport {
           abort?.abort();
         });
       });
-      // The options inherit nothing: a property that a page has given every object would count as an option.
+      // The options inherit nothing: a property that a page has added to every object would count as an option.
       const options = Object.assign(Object.create(null), {
         method: 'POST',
         body,
@@ -45,7 +45,7 @@ export function createTransport(browser: Browser): Transport {
       });
       return await Promise.race([browser.fetch(url, options).then(readResponse), timedOut]);
     } catch {
-      // No network, blocked, or aborted: the library sends it again.
+      // No network, blocked, or aborted: the library will send it again.
       return noAnswer;
     } finally {
       cancel?.();
@@ -59,7 +59,7 @@ export function createTransport(browser: Browser): Transport {
 
   return {
     send(url, body, timeoutMs) {
-      // A small batch is sent so that it outlives the page: it need not be sent again if the page ends.
+      // A small batch is sent in a way that outlives the page, so it need not be sent again if the page ends.
       const outlivesPage = fits(body);
       return { answer: post(url, body, timeoutMs, outlivesPage), outlivesPage };
     },
