@@ -156,7 +156,7 @@ function errorAtTheEndOf(pieces: readonly Buffer[], tag: string): Error | undefi
   return extractErrorAtTheEndOfChunk(bytes, tag);
 }
 
-/** ClickHouse's errors are not longer. */
+/** No error of ClickHouse is longer. */
 const errorBytesMax = 16 * 1024;
 
 async function collect(pieces: AsyncIterable<Buffer>): Promise<Buffer> {

@@ -169,7 +169,7 @@ async function restoreKeys(
 ): Promise<void> {
   const keys = keysOfBackup(name);
   const inFirst = await readTableIds(client, into);
-  // A backup of an earlier version has no records of what was taken.
+  // A backup of an earlier version lacks the table of taken records.
   const replaced = tablesOfSecondPart.filter((table) => inFirst.has(table));
   const later = (table: string) => `${into}.later_${table}`;
   try {

@@ -171,7 +171,7 @@ export function classifyFault(error: unknown): FaultKind {
   return poisonCodes.has(codeOfFault(error)) ? 'poison' : 'retry';
 }
 
-/** The other codes on which the service decides something. */
+/** Other codes of errors on which the service acts. */
 export const faultCodes = {
   badArguments: 36,
   unknownTable: 60,

@@ -1,5 +1,5 @@
-// ClickHouse's error messages quote the data that it refuses. Decides what is kept of them: the names of the error and the column, never
-// a value.
+// ClickHouse's error messages quote the data that it refuses. Of such a message only the names of the error and of the column are kept,
+// never a value.
 
 import type { TableVersion } from '../contract/records.js';
 import { ClickHouseError } from '../packages/clickhouse.js';

@@ -15,7 +15,7 @@ import { storedTable } from './tables.js';
 export type Owners = {
   /** The shard's marker: the index lacks keys of later segments. */
   readonly indexedTo: bigint;
-  /** The lowest number of the segments that stored the key of this index among those looked up; undefined: none did. */
+  /** The lowest number of a segment that stored the key with this index in the look-up; undefined if none did. */
   ownerOf(index: number): bigint | undefined;
 };
 
@@ -106,7 +106,8 @@ function askIndex(
   more = '',
   ending: Ending = {},
 ): Promise<Buffer> {
-  // As one base64 text of 64-bit numbers: ClickHouse reads each in 0.5 µs, instead of 3 to 5 as a list of literals. The last is 0.
+  // As one base64 text of 64-bit numbers: ClickHouse reads each in 0.5 µs, instead of 3 to 5 as a list of literals. The last number is 0,
+  // the hash of all markers.
   const hashes = Buffer.alloc(8 * keys.count + 8);
   for (let i = 0; i < keys.count; i++) keys.bytes.copy(hashes, 8 * i, keyBytes * i, keyBytes * i + 8);
   return ask(

@@ -30,7 +30,7 @@ export async function findStoredRows(
   // ClickHouse keeps an id as two numbers with their lowest bytes first.
   const ids = Buffer.from(bytes).swap64().toString('base64');
   const rows = tables.map(
-    // The ids first: for nearly all rows nothing else is read then.
+    // PREWHERE reads the ids first, and for nearly all rows nothing else.
     (table) => `SELECT event_id, segment FROM ${onAllReplicas(client, storedTable(table))}
       PREWHERE event_id IN (SELECT arrayJoin(reinterpret(base64Decode('${ids}'), 'Array(UUID)')))
       WHERE app_id IN ({appId:String}, '') AND segment > ${above} AND segment <= ${to}`,

@@ -29,7 +29,7 @@ export async function writeLedger(client: ClickHouseClient, rows: readonly Ledge
 /** Minutes, since 1970, that cannot be balanced, from the first to the last, and why. */
 export type Void = { readonly from: number; readonly to: number; readonly reason: string };
 
-/** Records that some minutes cannot be balanced. */
+/** Records that these minutes cannot be balanced. Does nothing if `to` is before `from`. */
 export async function writeVoid(client: ClickHouseClient, { from, to, reason }: Void): Promise<void> {
   if (to < from) return;
   const row = { app_id: '', minute: Math.max(0, from), kind: '', term: 'void', detail: reason };

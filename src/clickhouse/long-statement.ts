@@ -39,12 +39,12 @@ export async function readRowLong<Row>(client: ClickHouseClient, statement: Stat
   return whileItProgresses(client, (patient, handles) => readRow<Row>(patient, { ...statement, ...handles }));
 }
 
-/** What a statement must be sent with. */
+/** The parameters with which `run` must send its statement. */
 type Handles = { readonly query_id: string; readonly abort_signal: AbortSignal };
 
 const idPrefix = 'long-';
 /** Most statements are done before the first check. */
-const lookEveryMs = 5_000;
+const checkEveryMs = 5_000;
 /** Checking progress and ending a statement must not wait for an unreachable ClickHouse. */
 const answerMsMax = 5_000;
 
@@ -75,7 +75,7 @@ async function watch(
 ): Promise<void> {
   const standsStill = createProgressDeadline(waits.clickhouseMsMax, nowMs);
   for (;;) {
-    await pause(lookEveryMs, done);
+    await pause(checkEveryMs, done);
     if (done.aborted) return;
     const sign = await readProgress(client, queryId);
     if (done.aborted || !standsStill(sign)) continue;
@@ -103,8 +103,8 @@ async function readProgress(client: ClickHouseClient, queryId: string): Promise<
 /** Ends the long statements whose text has one of these names. Does nothing for a ClickHouse that does not answer. */
 export async function endLong(client: ClickHouseClient, names: readonly string[]): Promise<void> {
   if (names.length === 0) return;
-  const isOne = `startsWith(query_id, '${idPrefix}') AND current_database = ${databaseIn(client)}`;
-  await kill(client, `${isOne} AND arrayExists(name -> position(query, name) > 0, {names:Array(String)})`, {
+  const isLong = `startsWith(query_id, '${idPrefix}') AND current_database = ${databaseIn(client)}`;
+  await kill(client, `${isLong} AND arrayExists(name -> position(query, name) > 0, {names:Array(String)})`, {
     names,
   });
 }

@@ -49,7 +49,7 @@ export async function takeOver(client: ClickHouseClient, { shard, owner }: Owned
   await killMutations(client, ownerTable(shard));
 }
 
-/** Ends what `takeOver` made, if no other process has taken over since. */
+/** Ends the ownership that `takeOver` began, if no other process has taken over since. */
 export async function giveUp(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
   const query = `SELECT owner FROM ${ownerTable(shard)}`;
   try {
@@ -113,7 +113,10 @@ async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<s
   return found.map(({ name }) => name).join(', ');
 }
 
-/** Callbacks while rows are copied: when some were passed on, and from time to time how many have arrived. */
+/**
+ * Called while rows are copied: `passed` after each piece was passed on, `arrived` from time to time with the number of rows that have
+ * arrived.
+ */
 export type CopyProgress = { readonly passed: () => void; readonly arrived: (rows: number) => void };
 
 /** Copies the shard's rows of a partition; settles when the other server has stored them. If interrupted, it may leave some rows. */

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 /** The clock of the waiting caller. */
 export type Time = {
   readonly nowMs: () => number;
-  /** Settles after so many milliseconds, or when the signal is aborted. */
+  /** Settles after this many milliseconds, or when the signal is aborted. */
   readonly pause: (ms: number, signal?: AbortSignal) => Promise<void>;
 };
 

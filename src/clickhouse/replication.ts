@@ -44,7 +44,7 @@ type Settings = Readonly<Record<string, string | number>>;
 export function settingsFor(tables: TableKind): Settings {
   if (tables === 'plain') return {};
   return {
-    // From 26.2 on ClickHouse heeds the second only with the first.
+    // From 26.2 on ClickHouse obeys `insert_deduplicate` only together with this value of `deduplicate_insert`.
     deduplicate_insert: 'backward_compatible_choice',
     insert_deduplicate: 0,
     // A replica that has lost its keeper refuses to answer instead of answering with old data. With SharedMergeTree it reads what all
@@ -55,7 +55,7 @@ export function settingsFor(tables: TableKind): Settings {
     // Dropped partitions, truncated tables and new constraints are answered when all replicas have them.
     alter_sync: '2',
     replication_wait_for_inactive_replica_timeout: String(replicas.waitMsMax / 1000),
-    // SharedMergeTree has no quorum: a part is stored once for all.
+    // SharedMergeTree has no quorum: all replicas share one copy of a part.
     ...(tables === 'shared'
       ? {}
       : { insert_quorum: 'auto', insert_quorum_timeout: String(replicas.waitMsMax) }),

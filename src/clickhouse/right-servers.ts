@@ -90,10 +90,10 @@ export function guardServers(
       return 'empty';
     }
     if (server === primary) {
-      const isForeign = foreignOf(epoch, epochInRedis());
-      foreign = isForeign === undefined ? undefined : noted?.deployment;
-      if (isForeign === undefined) server.noted = noted;
-      return settle(server, isForeign ?? misconfigurationOf(index, noted, undefined), askedAtMs);
+      const mismatch = foreignOf(epoch, epochInRedis());
+      foreign = mismatch === undefined ? undefined : noted?.deployment;
+      if (mismatch === undefined) server.noted = noted;
+      return settle(server, mismatch ?? misconfigurationOf(index, noted, undefined), askedAtMs);
     }
     server.noted = noted;
     const judge = () => {

@@ -82,7 +82,7 @@ export class ClickHouseSetBack extends Unavailable {
 
 const known = new WeakMap<ClickHouseClient, Servers>();
 
-/** Makes a client for each server, without waiting for connections, and returns the primary one. Closing that closes the others. */
+/** Makes a client for each server, without waiting for connections, and returns the primary one. Closing it also closes the others. */
 export function connectServers(
   urls: readonly string[],
   database: string,
@@ -174,8 +174,8 @@ export function notNamed(named: number, shard: number, number: number): string {
 const answerMsMax = 5_000;
 
 /**
- * Indexes of the servers that answer now, answered at the last check, and are the ones that belong at their index. A single server is
- * not checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
+ * Indexes of the servers that answer now, also answered at the last check, and belong at their index. A single server is not checked: its
+ * caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
 export async function reachableServers(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
   if (servers.isOne) return new Set([0]);
@@ -185,7 +185,7 @@ export async function reachableServers(servers: Servers, mayBeEmpty = false): Pr
   );
 }
 
-/** The same servers, by their indexes. */
+/** The connections to the reachable servers, each with its index. */
 export async function reachableClients(primary: ClickHouseClient): Promise<[number, ClickHouseClient][]> {
   const servers = serversOf(primary);
   const reachable = await reachableServers(servers);

@@ -14,7 +14,7 @@ const harmless = ['', 'ignored', 'clone', 'attaching', 'deleting', 'tmp-fetch'];
 
 const answerMsMax = 2_000;
 
-/** How many a server has; undefined if it does not answer, NaN if the service may not know. */
+/** How many such parts a server has; undefined if it does not answer, NaN if the service lacks the right to read it. */
 export async function countSetAside(client: ClickHouseClient): Promise<number | undefined> {
   try {
     const { parts } = await readRow<{ parts: string | number }>(client, {

@@ -77,7 +77,7 @@ function ofEachTable<Value>(make: (described: Readonly<Record<string, ColumnType
   return Object.fromEntries(entries) as Record<TableName, Value>;
 }
 
-/** Finds the event_id in the text of a row: every table has it behind the app_id. For RE2 as well. */
+/** A regular expression, valid in RE2 too, that finds the event_id in the text of a row: in every table it follows the app_id. */
 export const eventIdInRow = '^\\["[0-9]+","([0-9a-f]{32})"';
 
 /** The name of the database, beside another one, in which tables of one round, export or run are (`scratch.ts`), on a single server. */

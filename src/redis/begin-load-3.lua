@@ -7,7 +7,7 @@
 
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[3], ARGV[3]) == 1 then return -1 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
-  -- If it was taken before the clock was set back, it would last longer by that time. So it is shortened; its owner renews it.
+  -- A right that was taken before the clock was set back would last longer by the difference. So it is shortened; its owner renews it.
   redis.call('PEXPIRE', KEYS[2], ARGV[2], 'LT')
   return 0
 end

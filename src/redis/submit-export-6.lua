@@ -26,10 +26,10 @@ local ended = redis.call('ZRANGEBYSCORE', exports_key, '-inf', string.format('%.
 for _, member in ipairs(ended) do
   redis.call('ZREM', exports_key, member)
   redis.call('ZREM', exports_by_account_key, member)
-  local its_weight, its_account = tonumber(redis.call('HGET', weights_key, member) or '0'), string.match(member, '^%S+')
+  local ended_weight, ended_account = tonumber(redis.call('HGET', weights_key, member) or '0'), string.match(member, '^%S+')
   redis.call('HDEL', weights_key, member)
-  if redis.call('HINCRBY', weights_key, its_account, 0 - its_weight) == 0 then redis.call('HDEL', weights_key, its_account) end
-  redis.call('HINCRBY', weights_key, '', 0 - its_weight)
+  if redis.call('HINCRBY', weights_key, ended_account, 0 - ended_weight) == 0 then redis.call('HDEL', weights_key, ended_account) end
+  redis.call('HINCRBY', weights_key, '', 0 - ended_weight)
 end
 if redis.call('ZLEXCOUNT', exports_by_account_key, first, last) >= exports_max then return 0 end
 local earlier = redis.call('ZRANGEBYLEX', pending_by_account_key, first, last)

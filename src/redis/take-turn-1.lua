@@ -14,6 +14,6 @@ if is_free then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])
   return 1
 end
--- A lease that was taken before Redis's clock was set back would last longer by that time. Its holder renews it if need be.
+-- A lease that was taken before Redis's clock was set back would last longer by the difference. So it is shortened; its holder renews it.
 redis.call('PEXPIRE', KEYS[1], ARGV[1], 'LT')
 return 0
