@@ -15,7 +15,7 @@ export async function beginLive(context: AdminContext, appId: string) {
   const segment = `${(await readTime(context.redis)) - live.beforeMs}000`;
   return {
     app_id: appId,
-    place: signPlace(secret, appId, segment, Date.now() + live.lookedOnMsMax),
+    place: signPlace(secret, appId, segment, Date.now() + live.watchMsMax),
   };
 }
 

@@ -25,7 +25,10 @@ const oneOf = <const Value extends string>(...values: readonly Value[]) =>
   Type.Unsafe<Value>({ type: 'string', enum: [...values] });
 const byName = <Of extends Schema>(of: Of) => Type.Record(Type.String(), of);
 
-/** On changes that hold although ClickHouse lacks their copy. What revokes or protects something fails instead, although it holds. */
+/**
+ * For changes that take effect even while ClickHouse lacks their copy. A change that revokes or protects something is then answered as
+ * failed, although it has taken effect too.
+ */
 const copied = Type.Optional(
   Type.Boolean({
     description: 'false: ClickHouse does not have the change yet, so a loss of Redis would undo it.',

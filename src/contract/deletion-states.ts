@@ -1,5 +1,5 @@
-// What a deletion request is doing or waiting for, in words. The status and the list of requests tell it while a request
-// is pending; the library for servers reads it too, so this imports nothing.
+// What a deletion request is doing or waiting for, in words. The status and the list of requests show it while a request is pending. The
+// library for servers reads this file too, so it imports nothing.
 
 export type DeletionState = keyof typeof deletionStates;
 

@@ -28,7 +28,7 @@ export class StateNotLoaded extends Unavailable {
   }
 }
 
-/** What is known once the state is loaded. Throws StateNotLoaded before. */
+/** Returns what is known once the state is loaded. Throws StateNotLoaded if it is undefined. */
 export function loaded<Value>(known: Value | undefined): Value {
   if (known === undefined) throw new StateNotLoaded();
   return known;

@@ -47,7 +47,7 @@ export function relation(holds: boolean, reason: string): void {
 /* @__PURE__ */ assertTimes();
 /* @__PURE__ */ assertPairings();
 
-/** What callers may send passes all that it meets. */
+/** Whatever callers may send fits every bound on its way. */
 function assertRequestsFit(): void {
   relation(
     counts.collectMessagesMax <= rateLimits.collect_user.max,
@@ -121,13 +121,13 @@ function assertRequestsFit(): void {
   relation(
     counts.receiptKeysMax * lengths.idempotencyKeyMax * 12 + MiB <= bodies.lookupBytesMax &&
       counts.receiptKeysMax <= receipts.keysPerSecondMax,
-    'the largest request for receipts, escaped alike, must fit the body and the limit of a second',
+    'the largest request for receipts, escaped the same way, must fit the body and the limit of a second',
   );
   relation(counts.documentDepthMax <= 256, 'what recurses over a document must not exhaust the stack');
   relation(lengths.joinedArrayMax >= arrayDelimiter.length, 'a joined array must hold its delimiter');
 }
 
-/** There is room for what may come, and nobody takes all of it. */
+/** There is room for the largest requests, and nobody can take all of it. */
 function assertRoom(): void {
   const { small, large, inflated } = receiving;
   relation(
@@ -192,7 +192,7 @@ function assertRoom(): void {
   );
 }
 
-/** What lasts for a time lasts long enough, and not too long. */
+/** Periods are long enough, and not too long. */
 function assertTimes(): void {
   relation(waits.requestMsMax < 2_000, 'a request is answered within 2 s when Redis is silent');
   relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');

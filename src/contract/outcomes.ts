@@ -107,8 +107,8 @@ export function rejection(code: OutcomeCode, message: string, field?: string): R
 
 /**
  * Whether the content of an answer 200 acknowledges records that were sent to `/api/track`, `/api/add_user_properties` or
- * `/api/v1/identify`: it has no field, or says how many were accepted. By that our libraries know that no captive portal or maintenance
- * page has answered.
+ * `/api/v1/identify`: it has no field, or says how many were accepted. So our libraries can tell that it is not the answer of a captive
+ * portal or a maintenance page.
  */
 export function isAcknowledgement(body: object | undefined): boolean {
   if (body === undefined || Array.isArray(body)) return false;

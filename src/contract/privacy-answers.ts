@@ -289,7 +289,7 @@ export const userExportSchema = Type.Object({
 const exportUserId = Type.Union([Type.String(), Type.Null()], {
   description: 'In plain decimal form; null when the record came with an identity alone.',
 });
-/** What a line of an export shows of a column. */
+/** The schemas of the values in a line of an export, by the type of their column. */
 const exportedColumns = {
   text: Type.String(),
   event_id: Type.String({

@@ -12,7 +12,7 @@ export type Allowed = readonly AccountRole[];
 export const everyone: Allowed = ['administrator', 'privacy', 'viewer'];
 export const administrators: Allowed = ['administrator'];
 export const privacyOfficers: Allowed = ['privacy'];
-/** Not those who only look. */
+/** Everybody but viewers, who only look. */
 export const integrators: Allowed = ['administrator', 'privacy'];
 /** For what concerns the deployment, or all accounts. */
 export const operatorsOnly: Allowed = [];

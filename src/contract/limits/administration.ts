@@ -39,7 +39,7 @@ export const administration = {
   /** The fewest characters of an ADMIN_TOKEN, and the fewest different ones: a repeated word is not a secret. */
   tokenLengthMin: 32,
   tokenSymbolsMin: 8,
-  /** How late a wrong ADMIN_TOKEN is answered, and how many such answers wait at once. */
+  /** How long the answer to a wrong ADMIN_TOKEN is delayed, and how many such answers may wait at once. */
   wrongTokenMs: 1_000,
   wrongTokensWaitingMax: 100,
 } as const;
@@ -167,7 +167,7 @@ export const live = {
   /** How far back the first answer reaches. */
   beforeMs: 10_000,
   /** How long a person may watch before they have to begin again, which adds a line to the audit log. */
-  lookedOnMsMax: 60 * 60 * 1000,
+  watchMsMax: 60 * 60 * 1000,
   querySecondsMax: 2,
 } as const;
 

@@ -13,7 +13,7 @@ export const loads = {
 
 /** Moves of a shard from one ClickHouse server to another. */
 export const moves = {
-  /** How often the rows of a partition are copied until they are the same on both. */
+  /** How many times at most the rows of a partition are copied until they are the same on both servers. */
   attemptsMax: 3,
   /** How often the copying of a partition reports its progress. */
   progressEveryMs: 2_000,

@@ -33,11 +33,11 @@ export const deletions = {
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
-  /** Requests on one page of an account's list, */
+  /** Requests on one page of an account's list. */
   listedMax: 100,
-  /** those that are looked at to fill a page, */
+  /** Requests that are read at most to fill a page. */
   listLookedAtMax: 2_000,
-  /** and those that are read from Redis at a time. */
+  /** Requests that are read from Redis at a time. */
   listReadMax: 200,
 } as const;
 
@@ -74,7 +74,7 @@ export const callbacks = {
   triesKept: 50,
 } as const;
 
-/** Previews of deletions: what a dry run would find. */
+/** Previews of deletions, which are dry runs. */
 export const previews = {
   /** A preview is answered within this time, waiting for its turn included, even if ClickHouse does not answer. */
   msMax: 20_000,
@@ -105,9 +105,9 @@ export const suppressions = {
    */
   joinedPerIdentityMax: 10_000,
   joinedPerAccountMax: 500_000,
-  /** Such identifications by environment. Each device makes one, so 100,000 suppressed users make a few a minute. */
+  /** How many such identifications an environment may have. Each device makes one, so 100,000 suppressed users make a few a minute. */
   joins: { max: 1_000, windowMs: 60_000, granularityMs: 1_000 },
-  /** Those of a shard that may wait for the workers, which take them once a second. */
+  /** Such users of a shard that may wait for the workers, which take them once a second. */
   joinsWaitingMax: 50_000,
   requestsPerSecondMax: 10,
   /** How long a submission waits until all records accepted before it are stored, so that it finds all merged users. */
@@ -125,8 +125,8 @@ export const userExports = {
   /** Downloads at a time in one API process. The last places are for accounts that download nothing else. */
   downloads: { atOnceMax: 6, ofAccountMax: 2, reserved: 2, waitMsMax: 20_000, waitingOfAccountMax: 4 },
   /**
-   * A download that has waited for its reader for so long, and whose reader took fewer bytes a second, makes way for an account that
-   * downloads nothing and finds no place.
+   * A download that has waited for its reader for this long, and whose reader took fewer bytes a second than this, makes way for an account
+   * that downloads nothing and finds no place.
    */
   slowAfterMs: 10_000,
   slowBytesPerSecondMax: 256 * KiB,
@@ -161,5 +161,5 @@ export const cases = {
   dueDaysMax: 366,
 } as const;
 
-/** The deletions that concern a user are looked for among this many of the latest, by this many names of the user. */
+/** The deletions that concern a user are searched for among this many of the latest deletions, by this many names of the user. */
 export const requestsOfUser = { deletionsMax: 1_000, namesMax: 20 } as const;

@@ -41,7 +41,7 @@ export const bodies = {
 export const receiving = {
   /** All headers of a request together: the default of `HEADER_BYTES_MAX`. uWebSockets.js takes at most 100 headers. */
   headerBytesMax: 16 * KiB,
-  /** A request with up to this many bytes more is refused in JSON; a larger one is refused by uWebSockets.js. */
+  /** A request whose headers exceed that by at most this is refused with an answer in JSON; a larger one is refused by uWebSockets.js. */
   headerBytesAnswered: 16 * KiB,
   /** A body up to this size takes room as its pieces come; a larger one is read on only once there is room for all of it. */
   smallBytesMax: 64 * KiB,
@@ -62,7 +62,7 @@ export const receiving = {
   inflatedTimesMax: 200,
   /** Up to this inflated size the ratio is not checked. */
   inflatedBytesAlways: 64 * KiB,
-  /** A larger body is parsed and checked in slices, so that others get their turn, within the bounds of `counts`. */
+  /** A larger body is parsed and checked in slices, so that other requests get their turn, and must keep the bounds of `counts`. */
   largeBytesMin: 64 * KiB,
   /** A body that exceeds its limit by at most this is received and dropped, so that its sender sees the refusal. */
   overshootBytesMax: 16 * MiB,
@@ -82,7 +82,7 @@ export const flattened = {
 } as const;
 
 /**
- * One API process takes only so many bytes of bodies from an address per window: `COLLECT_ADDRESS_BYTES_MAX` to `/api/collect`, and
+ * One API process takes a limited number of bytes of bodies from an address per window: `COLLECT_ADDRESS_BYTES_MAX` to `/api/collect`, and
  * `ADDRESS_BYTES_MAX` of large or compressed bodies to the endpoints for servers.
  */
 export const addressAllowances = {

@@ -20,7 +20,10 @@ export const visualizer = {
   /** Those of them that are not paired yet: from one address, and in all. */
   unpairedPerAddressMax: 30,
   unpairedMax: 100,
-  /** Paired pages of an account's people, and what all of these get in a second: each may show the same device. */
+  /**
+   * How many pages of an account's people may be paired, and how many bytes they get in a second, all together: each may show the same
+   * device.
+   */
   pagesOfAccountMax: 20,
   bytesOfAccount: { max: 4 * MiB, windowMs: 1_000 },
   /** A page must identify itself within this time, in a message of at most this many bytes. */
