@@ -5,7 +5,7 @@ import { answerFieldMax } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
 import { Compile, type Schema } from '../contract/typebox.js';
 
-/** The used part of a compiled schema. */
+/** What is used here of a compiled schema. */
 export type Validator = {
   Check(value: unknown): boolean;
   Errors(value: unknown): SchemaError[];

@@ -17,15 +17,15 @@ export type Read = {
 /** No other text begins with it, since only this process knows it. */
 const marker = randomBytes(15).toString('base64url');
 
-/** Fields may accept numbers below this as ids or times. Larger ones are refused anyway. */
+/** A field may accept a number below this as an id or a time. Larger ones are refused anyway. */
 const nameable = 2 ** 53;
-/** A number that no field accepts, neither as an integer nor as a time. */
+/** Stands for such a number: no field accepts it, neither as an integer nor as a time. */
 const acceptedNowhere = 0.5;
 
 const none: ReadonlySet<string> = new Set();
-/** The fields that have properties below them, or that everything is one. */
+/** The fields below which every value is a property; `all`: every value of the document is one. */
 export type PropertyFields = ReadonlySet<string> | 'all';
-/** Where an endpoint names no others. */
+/** The fields with properties, unless an endpoint names others. */
 export const propertyFields: PropertyFields = new Set(['properties']);
 const quote = 0x22;
 
@@ -100,7 +100,7 @@ function unmark(value: unknown, unmarking: Unmarking, isProperty: boolean): unkn
   return value;
 }
 
-/** By index: the keys of an array of 8 million elements would be 8 million texts. */
+/** Goes through the array by index: the keys of 8 million elements would be 8 million texts. */
 function unmarkArray(array: unknown[], unmarking: Unmarking, isProperty: boolean): unknown {
   for (let index = 0; index < array.length; index++) {
     const inner = array[index];

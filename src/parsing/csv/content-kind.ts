@@ -1,10 +1,10 @@
-// What a file is that is taken for text and is none, by its first bytes.
+// Recognises, by its first bytes, what a file is that was taken for text by mistake.
 
 const unpack = 'unpack it first';
 const asCsv = 'save it as CSV (UTF-8) first';
 const asText = 'convert it to CSV, JSON or Parquet first';
 
-/** What it is called, and what to do about it. */
+/** The name of the kind, and what to do about such a file. */
 export type ContentKind = { readonly name: string; readonly advice: string };
 
 const kinds: readonly (ContentKind & { readonly begins: readonly number[]; readonly at?: number })[] = [
@@ -14,7 +14,7 @@ const kinds: readonly (ContentKind & { readonly begins: readonly number[]; reado
   { name: 'a PDF', advice: asCsv, begins: [0x25, 0x50, 0x44, 0x46, 0x2d] },
   { name: 'compressed by gzip', advice: unpack, begins: [0x1f, 0x8b] },
   { name: 'compressed by zstd', advice: unpack, begins: [0x28, 0xb5, 0x2f, 0xfd] },
-  // The head of its first block: the first letters alone may begin a text.
+  // The head of its first block, since a text may begin with the letters before it.
   { name: 'compressed by bzip2', advice: unpack, begins: [0x31, 0x41, 0x59, 0x26, 0x53, 0x59], at: 4 },
   { name: 'compressed by xz', advice: unpack, begins: [0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00] },
   { name: 'compressed by lz4', advice: unpack, begins: [0x04, 0x22, 0x4d, 0x18] },
@@ -29,7 +29,7 @@ const kinds: readonly (ContentKind & { readonly begins: readonly number[]; reado
 const workbook: ContentKind = { name: 'an Excel workbook (.xlsx)', advice: asCsv };
 const sheet: ContentKind = { name: 'an OpenDocument file, such as .ods', advice: asCsv };
 
-/** What is not text; undefined if it may be text. `head`: the first 4 KiB. */
+/** The kind of a file that is not text; undefined if it may be text. `head`: the first 4 KiB. */
 export function kindOfContent(head: Uint8Array): ContentKind | undefined {
   const found = kinds.find(({ begins, at = 0 }) => begins.every((byte, index) => head[at + index] === byte));
   if (found?.begins[0] !== 0x50 || found.begins[1] !== 0x4b) return found;

@@ -11,7 +11,7 @@ export function declaredSeparator(
   return line === undefined || separator === undefined ? undefined : { separator, end: line.length };
 }
 
-/** How often each separator stands in the first record, outside quotes. */
+/** How often each separator occurs in the first record, outside quotes. */
 export function separatorsIn(text: string): Readonly<Record<Separator, number>> {
   const found = { ',': 0, ';': 0, '\t': 0 };
   let isQuoted = false;
@@ -26,7 +26,7 @@ export function separatorsIn(text: string): Readonly<Record<Separator, number>> 
   return found;
 }
 
-/** The separator that stands there most often; undefined if none does. */
+/** The most frequent separator; undefined if there is none. */
 export function mostFrequent(found: Readonly<Record<Separator, number>>): Separator | undefined {
   const best = separators.reduce((one, other) => (found[other] > found[one] ? other : one));
   return found[best] === 0 ? undefined : best;

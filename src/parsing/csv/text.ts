@@ -1,6 +1,6 @@
-// From the bytes of a file to its text, for lists in the console and for imports. Nothing is guessed: a mark says that a file is
-// UTF-16, Windows-1252 is read only when somebody asks for it, and everything else must be UTF-8. In a wrong encoding two names
-// could become one.
+// From the bytes of a file to its text, for lists in the console and for imports. Nothing is guessed, since in a wrong encoding two names
+// could become one: a byte order mark says that a file is UTF-16, Windows-1252 is read only when somebody asks for it, and everything else
+// must be UTF-8.
 
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252';
 
@@ -21,7 +21,7 @@ const words: Readonly<Record<Encoding, string>> = {
   'windows-1252': 'Windows-1252',
 };
 
-/** The encoding that a byte order mark says. */
+/** The encoding that a byte order mark names; undefined without one. */
 export function markedEncoding(head: Uint8Array): Encoding | undefined {
   if (head[0] === 0xff && head[1] === 0xfe) return 'utf-16le';
   if (head[0] === 0xfe && head[1] === 0xff) return 'utf-16be';
@@ -29,8 +29,8 @@ export function markedEncoding(head: Uint8Array): Encoding | undefined {
 }
 
 /**
- * Returns a function that takes a file piece by piece, the last one with `isLast`, and returns the text without a mark. It throws
- * WrongEncoding.
+ * Returns a function that takes a file piece by piece, the last one with `isLast`, and returns the text of the piece, without the byte
+ * order mark. It throws WrongEncoding.
  */
 export function createDecoder(encoding: Encoding): (bytes: Uint8Array, isLast: boolean) => string {
   let rest: Uint8Array = new Uint8Array();
@@ -66,7 +66,7 @@ function occurrences(text: string, unit: string): number {
 
 /** Undefined if the bytes are not in the encoding. `isPart`: they may end within a character. */
 function decoded(bytes: Uint8Array, encoding: Encoding, isPart = false): string | undefined {
-  // The web's standard means Windows-1252 by this label, and some versions of Node the Latin-1 of its name.
+  // By this label the web's standard means Windows-1252, but some versions of Node mean Latin-1, as its name says.
   const label = encoding === 'windows-1252' ? 'iso-8859-1' : encoding;
   try {
     const text = new TextDecoder(label, { fatal: true, ignoreBOM: true }).decode(bytes, { stream: isPart });
@@ -78,7 +78,7 @@ function decoded(bytes: Uint8Array, encoding: Encoding, isPart = false): string 
   }
 }
 
-/** What the bytes from 0x80 to 0x9f are; five of them are nothing. */
+/** The characters for the bytes from 0x80 to 0x9f; five of them have none. */
 const windows = '€\ufffd‚ƒ„…†‡ˆ‰Š‹Œ\ufffdŽ\ufffd\ufffd‘’“”•–—˜™š›œ\ufffdžŸ';
 
 /** The text before the first byte that is wrong. */
@@ -93,7 +93,7 @@ function longestText(bytes: Uint8Array, encoding: Encoding): string {
   return decoded(bytes.subarray(0, good), encoding, true) ?? '';
 }
 
-/** How many of the bytes are whole characters. */
+/** How many of the bytes make whole characters. */
 function wholeCharacters(bytes: Uint8Array, encoding: Encoding): number {
   const { length } = bytes;
   if (encoding === 'windows-1252') return length;

@@ -54,7 +54,7 @@ function kindOfHeading(cell: string): UserKind | undefined {
   return Object.hasOwn(headings, word) ? headings[word] : undefined;
 }
 
-/** The text of a file, or why it has none. Windows-1252 is read only if `asked`; `mayBeWindows1252`: asking for it may help. */
+/** The text of a file, or why it has none. Windows-1252 is read only if `asked`; `mayBeWindows1252`: it may help to ask for that. */
 export function readListFile(
   bytes: Uint8Array,
   asked?: Encoding,
@@ -71,7 +71,7 @@ export function readListFile(
   }
 }
 
-/** Reads the users of a text, pasted or of a file. Pure. */
+/** Reads the users of a text that was pasted or comes from a file. Pure. */
 export function readUserList(pasted: string, kind: UserKind, choices: ListChoices = {}): UserList {
   const marked = pasted.replace(/^\ufeff/, '');
   const declared = declaredSeparator(marked);
@@ -183,8 +183,8 @@ function whyWrong(name: string, kind: UserKind): string | undefined {
 }
 
 /**
- * Line breaks, and other characters that a page does not show: with one of them, a name that looks right is nobody's, or two names
- * look like one. Zero-width joiners are allowed, since some scripts need them.
+ * Line breaks, and other characters that a page does not show: with one of them, a name that looks right names nobody, or two different
+ * names look the same. Zero-width joiners are allowed, since some scripts need them.
  */
 const invisibleCharacter =
   /(?!\t)[\p{Cc}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/u;

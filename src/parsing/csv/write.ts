@@ -6,9 +6,9 @@ export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
 }
 
 /**
- * A spreadsheet takes what begins with one of these signs, wide ones too, for a formula, also behind what nobody sees. A text may
- * have more than one beginning: what is pasted is split at tabs and line ends, and with other settings at commas or semicolons,
- * whatever the quotes say. So each of them gets a `'` before it. Numbers need none.
+ * A spreadsheet takes a text for a formula if it begins with one of these signs, or their full-width forms, even after invisible
+ * characters. A text may have several beginnings: when it is pasted, it is split at tabs and line ends, and with other settings at commas
+ * or semicolons, whatever the quotes say. So each beginning gets a `'` before it. Numbers need none.
  */
 function csvCell(cell: string | number): string {
   if (typeof cell === 'number') return String(cell);
