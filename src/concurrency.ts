@@ -70,14 +70,14 @@ export function createPlaces(limits: PlacesLimits): Places {
   function hold(holder: Holder, makesWay: MakesWay | undefined): EndPlace {
     const { account } = holder;
     const person = personOf(holder);
-    const one: Held = { account, makesWay, isLeaving: false };
-    held.add(one);
+    const place: Held = { account, makesWay, isLeaving: false };
+    held.add(place);
     ofAccount.add(account, 1);
     ofPerson.add(person, 1);
     turn += 1;
     lastTurn.set(account, turn).set(person, turn);
     return () => {
-      if (!held.delete(one)) return;
+      if (!held.delete(place)) return;
       ofAccount.add(account, -1);
       ofPerson.add(person, -1);
       letIn();
@@ -97,8 +97,8 @@ export function createPlaces(limits: PlacesLimits): Places {
 
   function nextWaiting(): Waiting | undefined {
     let first: Waiting | undefined;
-    for (const one of waiting)
-      if (mayHold(one.holder) && (first === undefined || isBefore(one, first))) first = one;
+    for (const entry of waiting)
+      if (mayHold(entry.holder) && (first === undefined || isBefore(entry, first))) first = entry;
     return first;
   }
 
@@ -140,7 +140,7 @@ export function createPlaces(limits: PlacesLimits): Places {
     if (end !== undefined) return Promise.resolve(end);
     if (!mayWait(holder)) return Promise.resolve(undefined);
     return new Promise((resolve) => {
-      const one: Waiting = {
+      const entry: Waiting = {
         holder,
         makesWay,
         settle: (place) => {
@@ -149,11 +149,11 @@ export function createPlaces(limits: PlacesLimits): Places {
         },
       };
       const timer = setTimeout(() => {
-        waiting.delete(one);
+        waiting.delete(entry);
         resolve(undefined);
         letIn();
       }, limits.waitMsMax);
-      waiting.add(one);
+      waiting.add(entry);
       checking ??= setInterval(endSlowWork, checkEveryMs).unref();
     });
   }

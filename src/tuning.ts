@@ -171,11 +171,11 @@ export const erasures = {
    * How often a worker checks whether a pass is due: while requests wait for one, and while none does, since retention may have masked
    * rows.
    */
-  lookEveryMs: 5_000,
-  lookIdlyEveryMs: 60_000,
+  checkEveryMs: 5_000,
+  checkWhenIdleEveryMs: 60_000,
   /** How many bytes one core is assumed to rewrite in a millisecond. Measured: 71,000. */
   bytesPerMs: 50_000,
-  /** Passes do not rest while the lists of pending users weigh this much. Those of one account may weigh twice that. */
+  /** Passes do not rest while the lists of pending users weigh this much or more. The lists of one account may weigh twice that. */
   listsWeightMax: 32 * MiB,
 } as const;
 
@@ -214,9 +214,11 @@ export const retentionRuns = {
 export const exportEnds = {
   /** Requests for exports that are read at a time: up to 2 MB. */
   exportsPerRead: 10,
-  /** Deletions before an export that one command looks for. */
+  /** Deletions submitted before an export that one command looks up. */
   deletionsPerRead: 100,
-  /** Users of exports, and deletions, that one statement of ClickHouse compares. Those of one account may be 50,000 more. */
+  /**
+   * How many users of exports, and how many deletions, one statement of ClickHouse compares. Those of one account may be 50,000 more users.
+   */
   usersPerStatement: 50_000,
   deletionsPerStatement: 1_000,
 } as const;

@@ -30,7 +30,7 @@ export function createCompressor(options: CompressOptions): () => Promise<number
   const clockMs = options.clockMs ?? (() => performance.now());
   const keys = [shardKeys.state(shard), shardKeys.segments(shard)] as const;
   let seen: Seen[] = [];
-  /** Segments up to this number have been looked at. */
+  /** Segments up to this number are done. */
   let doneTo = '0';
 
   return async () => {
@@ -70,7 +70,10 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     return waited?.number;
   }
 
-  /** The segment's bytes before; `unchanged`: it is gone, already compressed or incompressible, or another worker changed it. */
+  /**
+   * Compresses a segment. Settles with its bytes before; `unchanged`: it is gone, already compressed or incompressible, or another worker
+   * changed it.
+   */
   async function compressOne(member: string): Promise<number | 'open' | 'unchanged'> {
     const segment = segmentOfMember(member);
     const key = shardKeys.segment(shard, segment);

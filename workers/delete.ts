@@ -85,10 +85,11 @@ async function deleteAndErase(
   options: RoundOptions,
   { requests, refusedBefore, environments }: ChosenRequests,
 ): Promise<number> {
-  const work = (some: readonly DeletionRequest[]) => deleteTogether(options, some, environments);
+  const work = (group: readonly DeletionRequest[]) => deleteTogether(options, group, environments);
   let { completed } = await tryApart(options, requests, work);
-  // Each may be refused again, and delays what was submitted since. Not always the same one first, so that all get their turn.
-  for (const alone of fromAnyOn(refusedBefore)) {
+  // Each of these accounts may be refused again, which delays newer requests. So the round ends with the first that is refused, and begins
+  // with a random one, so that all get their turn.
+  for (const alone of rotatedAtRandom(refusedBefore)) {
     const attempt = await tryApart(options, alone, work);
     completed += attempt.completed;
     if (!attempt.isRefused) for (const { account_id } of alone) options.refused?.delete(account_id);
@@ -97,16 +98,16 @@ async function deleteAndErase(
   return completed + (await eraseMasked(options));
 }
 
-/** The list from any of its items on, and then those before it. */
-function fromAnyOn<Item>(list: readonly Item[]): Item[] {
+/** The list, rotated so that it begins with a random item. */
+function rotatedAtRandom<Item>(list: readonly Item[]): Item[] {
   const first = Math.floor(Math.random() * list.length);
   return [...list.slice(first), ...list.slice(0, first)];
 }
 
 /**
  * Works on pending requests together. If ClickHouse refuses that, on halves of them, by account, until one account is refused alone: its
- * requests get the reason, and it stays out of the next rounds of others. Groups of several accounts that are refused after that are
- * left to those rounds. Settles with how many requests are complete, and whether some were refused.
+ * requests get the reason, and it stays out of the next rounds of others. Groups of several accounts that are refused after that are left
+ * to the next rounds. Settles with how many requests are complete, and whether some were refused.
  */
 async function tryApart(
   options: RoundOptions,
@@ -124,7 +125,7 @@ async function tryApart(
       const accounts = [...new Set(group.map(({ account_id }) => account_id))];
       logFailure(options, group.length, error);
       if (accounts.length > 1 && !isRefused) {
-        const left = await readStill(options, group, 'unhidden');
+        const left = await readStillPending(options, group, 'unhidden');
         const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
         const halves = [true, false].map((isFirst) =>
           left.filter(({ account_id }) => half.has(account_id) === isFirst),
@@ -141,8 +142,8 @@ async function tryApart(
   return { completed, isRefused };
 }
 
-/** Those that are still pending, as they are now: they may have progressed before ClickHouse refused something. */
-async function readStill(
+/** Reads the requests that are still pending, as they are now: they may have progressed before ClickHouse refused something. */
+async function readStillPending(
   { redis }: RoundOptions,
   requests: readonly DeletionRequest[],
   which: 'hidden' | 'unhidden',
@@ -153,7 +154,7 @@ async function readStill(
   );
 }
 
-/** Whether ClickHouse has answered that it will not do something. */
+/** Whether ClickHouse has answered that it refuses the work. */
 function isRefusal(error: unknown): boolean {
   return error instanceof MutationFailed || codeOfFault(error) !== 0;
 }
@@ -213,8 +214,8 @@ async function deleteTogether(
   endStep('count');
   options.crash('found_recorded');
 
-  // From here on an export that was asked for earlier would lack rows and look whole. One that was asked for since a request was
-  // hidden is of users who came back.
+  // From here on an export that was asked for earlier would lack rows but look complete, so it ends. Requests that are hidden already end
+  // none: an export that was asked for since then is of users who came back.
   const removing = [...round.requests.values()].filter(({ hidden_at }) => hidden_at === undefined);
   await endExportsOf(options.redis, clickhouse, removing);
   options.crash('exports_ended');
@@ -275,8 +276,9 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
 }
 
 /**
- * Users who wait to be hidden do not wait for all of this: the next round continues with the requests that are not complete yet. If
- * ClickHouse refuses to count some, each account is counted alone, and not always the same one first.
+ * Completes the requests whose rows are erased. Users who wait to be hidden do not wait for all of this: the next round continues with the
+ * requests that are not complete yet. If ClickHouse refuses to count a group, each of its accounts is counted alone, beginning with a
+ * random one.
  */
 async function completeErased(options: RoundOptions): Promise<{ completed: number; isDone: boolean }> {
   const { redis } = options;
@@ -294,9 +296,9 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
       return { completed, isDone: true };
     }
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
-    const count = async (some: readonly DeletionRequest[]) => {
+    const count = async (group: readonly DeletionRequest[]) => {
       await dropTablesEverywhere(options.clickhouse);
-      const round = await resolve(options, some, environments);
+      const round = await resolve(options, group, environments);
       const onDisk = await verify(options, round);
       completed += await complete(
         options,
@@ -313,10 +315,11 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
         logFailure(options, group.length, error);
         isOneRefused = byAccount(group).length === 1;
         if (isOneRefused) await writeFailure(options, idsOf(group), stateOfFault(error));
-        else groups.push(...fromAnyOn(byAccount(await readStill(options, group, 'hidden'))));
+        else groups.push(...rotatedAtRandom(byAccount(await readStillPending(options, group, 'hidden'))));
       }
       const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
-      // One account is tried alone before that, so each gets its turn. If nothing is complete, the next pass must not wait for it.
+      // A pause comes only after a request was completed or an account was refused alone, so that every account gets its turn. If none was
+      // completed, the next pass must not wait for these requests.
       const mayPause = completed > 0 || isOneRefused;
       if (mayPause && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
         return { completed, isDone: completed === 0 };
@@ -339,7 +342,7 @@ async function writeFailure(
 ): Promise<void> {
   for (const requestId of requestIds) {
     const request = await readDeletion(redis, requestId);
-    // Hidden: only the erasing of its rows has failed, which queries no longer show.
+    // If it is hidden, only the erasing of its rows has failed, and no query shows them.
     if (request === undefined || ['hidden', state].includes(request.state)) continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
       // A request that another worker has picked up does not need this round's reason; the others do.

@@ -33,7 +33,7 @@ export function serveDeletions(
 ): DeletionWork {
   const { redis, queueRedis, config, log } = context;
   const queue = openRegistryQueue(deletionQueueName, queueRedis);
-  // A server may be unreachable for hours, and each round reads the whole registry.
+  // Rounds rest while all requests wait for unreachable servers: that may last for hours, and each round reads the whole registry.
   let pending = 0;
   let erasureCheckedAtMs = 0;
   let restsUntilMs = 0;
@@ -56,7 +56,7 @@ export function serveDeletions(
       const { pendingDeletions, hiddenDeletions } = registryKeys;
       pending = await redis.zcard(pendingDeletions);
       const isHidden = pending === 0 && (await redis.zcard(hiddenDeletions)) > 0;
-      const everyMs = isHidden ? erasures.lookEveryMs : erasures.lookIdlyEveryMs;
+      const everyMs = isHidden ? erasures.checkEveryMs : erasures.checkWhenIdleEveryMs;
       if (pending === 0 && performance.now() < erasureCheckedAtMs + everyMs) return;
       // A new request may not need the unreachable server.
       if (pending === before && performance.now() < restsUntilMs) return;

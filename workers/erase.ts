@@ -68,7 +68,7 @@ export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boole
 /** Stops a running pass that would delay the hiding of users, unless it is short or requests have waited for it too long. */
 export async function interruptPass(options: ErasureOptions): Promise<void> {
   const { redis, clickhouse, erasure, crash, log } = options;
-  // Without this key, what is being erased is a shard that has moved: it is not interrupted.
+  // Without this key, the rows of a moved shard are being erased. That is not interrupted.
   if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
   const bytes = await readMaskedEverywhere(clickhouse);
   if (bytes <= erasure.atOnceBytesMax) return;
@@ -81,7 +81,10 @@ export async function interruptPass(options: ErasureOptions): Promise<void> {
   await redis.set(registryKeys.erasurePass, '1');
 }
 
-/** Each round calls it: without merges nothing can be masked. The merges of a server that is away are resumed when it is back. */
+/**
+ * Resumes the merges that a killed process had stopped. Each round calls it, since without merges nothing can be masked. The merges of a
+ * server that is away are resumed when it is back.
+ */
 export async function resumeAfterCrash(options: ErasureOptions): Promise<void> {
   for (const [server, client] of await clientsWithoutMerges(options)) {
     await resumeMerges(client, userTables);
@@ -113,7 +116,10 @@ async function isUrgent({ redis, erasure }: ErasureOptions): Promise<boolean> {
   return requests.some(({ state }) => state === 'hidden');
 }
 
-/** Call it before requests are marked hidden: so those that must not wait are known even if a pass fails. */
+/**
+ * Records the requests whose rows must be erased at once. Call it before requests are marked hidden, so that these are known even if a pass
+ * fails.
+ */
 export async function recordUrgent(redis: Redis, requests: readonly DeletionRequest[]): Promise<void> {
   const urgent = requests.filter(({ erase }) => erase === 'now').map(idOf);
   if (urgent.length > 0) await redis.sadd(registryKeys.erasuresWanted, ...urgent);

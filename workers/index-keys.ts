@@ -124,7 +124,7 @@ async function rebuild(
     asked = restarted;
   }
   const steps = await stepsOf(clickhouse, shard, asked.doneTo, asked.to);
-  // Measured from here: computing the steps alone may take longer than that.
+  // The limit begins here, since computing the steps alone may take longer than it.
   const untilMs = performance.now() + keyIndex.rebuildMsMax;
   for (const step of steps) {
     // Keys that are stored meanwhile must not wait for the whole rebuild: the next call continues here.

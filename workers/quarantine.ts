@@ -138,7 +138,7 @@ async function keepFailed(
   throw new Error('the rows that ClickHouse refuses could not be stored in failed_events');
 }
 
-/** A name for these rows of this segment: every worker computes the same name, and other rows have another. */
+/** The name of these rows of this segment: every worker computes the same one, and other rows get another. */
 function markOf(segment: SegmentName, bad: readonly BadRow[]): string {
   const content = createHash('sha256');
   for (const { line, row } of bad) content.update(`${line} `).update(row);

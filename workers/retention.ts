@@ -257,7 +257,8 @@ async function expireTable(
   if (!(await isHeld())) return new Map();
   // All events that were accepted before a time expire: the ledger needs only that time, not a list of them.
   if (table === events) await writeExpired(context.primary, retained);
-  // A DROP that runs late does not fail with the run's tables, so it could remove identifications that a later deletion needs.
+  // A DROP that arrives late is not stopped by the loss of the run's tables, as a mutation is. So it could remove identifications that a
+  // later deletion needs.
   if (table !== 'failed_events' && table !== identifications)
     await dropWholePartitions(context, table, predicate, fences);
   const left = await countExpired(clickhouse, table, predicate);

@@ -53,7 +53,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       shard,
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
-      // Without jobs its segments are sealed and wait.
+      // Without jobs, segments are sealed and then wait.
       jobsMax:
         servers.isMoving(shard) || isSetBack()
           ? 0

@@ -102,7 +102,7 @@ export function repeatTicks({ redis, shard, run, log }: TicksOptions): () => Pro
     work: async () => {
       if (performance.now() < restsUntilMs) return;
       if (!(await takeTurn(redis, shardKeys.tickTurn(shard), tickTurnMs))) return;
-      // Unless it succeeds, others have the next turns: this process may be alone in not reaching what a tick needs.
+      // If it does not succeed, other processes get the next turns: perhaps only this one cannot reach what a tick needs.
       restsUntilMs = performance.now() + tickRestMs;
       if (await run()) restsUntilMs = 0;
     },

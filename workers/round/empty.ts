@@ -36,7 +36,7 @@ async function deleteOnServer(
   const fences = [...requests.values()].flatMap((request) => Object.values(request.fences));
   const predicate = mutationPredicate(tables, appIds, fences);
   const mutation = { table, mark: tables.mark };
-  // Those of earlier rounds in this table are replaced: with every attempt that fails the list would grow.
+  // The mutations of earlier rounds in this table are replaced. Otherwise the list would grow with every failed attempt.
   await update(options, round, ({ mutations }) => ({
     mutations: [...mutations.filter((each) => each.table !== table || each.mark === tables.mark), mutation],
   }));

@@ -76,8 +76,10 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   );
   await mirrorCompleted(redis, clickhouse, completed);
   crash('completion_copied');
-  for (const some of inBatches(completed, deletionRounds.writesAtOnceMax)) {
-    await Promise.all(some.map((request) => completeDeletion(redis, request).then(() => crash('completed'))));
+  for (const batch of inBatches(completed, deletionRounds.writesAtOnceMax)) {
+    await Promise.all(
+      batch.map((request) => completeDeletion(redis, request).then(() => crash('completed'))),
+    );
   }
   const called = completed.filter(({ callback }) => callback !== undefined);
   await options.onCallbacksDue?.(called.map((request) => request.deletion_request_id));

@@ -16,7 +16,7 @@ export type RoundOptions = ErasureOptions & {
   readonly epoch: string;
   /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
-  /** Accounts whose requests ClickHouse has refused alone; rounds change it. */
+  /** Accounts whose requests ClickHouse has refused alone. Rounds add and remove them. */
   readonly refused?: Set<string>;
   /** Called when all requests wait for ClickHouse servers, so that the next check need not be soon. */
   readonly onServersAwaited?: () => void;

@@ -32,7 +32,7 @@ export async function verify(options: RoundOptions, round: Resolved): Promise<Re
     await assertSameServers(options.clickhouse, round);
     return onDisk;
   }
-  // They are no longer hidden; the others are.
+  // These requests are no longer hidden; the others stay so.
   const affected = requestsOf(round, (number) => shown.has(number));
   await update(options, affected, () => ({ left, hidden_at: undefined, state: 'mutation_failed' }));
   const names = new Set(left.map(({ table }) => table));
