@@ -9,7 +9,7 @@ export function* inBatches<Item>(all: Iterable<Item>, ...sizes: Sizes<Item>): Ge
   yield* batch.rest();
 }
 
-/** The same for items that come one after another: each batch is yielded as soon as it is full. */
+/** Like `inBatches`, for items that arrive over time: each batch is yielded as soon as it is full. */
 export async function* inBatchesAsync<Item>(
   all: Iterable<Item> | AsyncIterable<Item>,
   ...sizes: Sizes<Item>

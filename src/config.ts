@@ -127,7 +127,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     /** Bytes of bodies that an address may send to `/api/collect` in a minute, in one API process. */
     collectAddressBytesMax: integer(env, 'COLLECT_ADDRESS_BYTES_MAX', 32 * MiB, MiB, 1024 * GiB),
-    /** The same for large or compressed bodies without a write key, to the endpoints for servers. */
+    /**
+     * Bytes of large or compressed bodies without a write key that an address may send to the endpoints for servers in a minute, in one API
+     * process.
+     */
     addressBytesMax: integer(env, 'ADDRESS_BYTES_MAX', 256 * MiB, 16 * MiB, 1024 * GiB),
     /** How many segments one worker process stores at once. */
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),

@@ -83,7 +83,7 @@ class HotMetric {
   }
 }
 
-/** Without labels. */
+/** A histogram without labels. */
 export class HotHistogram extends HotMetric {
   readonly #buckets: Buckets;
 
@@ -101,7 +101,7 @@ export class HotHistogram extends HotMetric {
   }
 }
 
-/** With labels. Callers keep the buckets of their labels, so that no value needs a look-up. */
+/** A histogram with labels. Callers keep the buckets of their labels, so that no value needs a look-up. */
 export class LabelledHotHistogram<Label extends string> extends HotMetric {
   readonly labelNames: readonly Label[];
   readonly #bounds: readonly number[];

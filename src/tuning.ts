@@ -109,7 +109,7 @@ export const keyIndex = {
   rowsPerStatement: 4_000_000,
   /** The most memory of a worker's filter, which rules out keys that are not in the index: enough for 170 million keys. */
   filterBytesMax: 256 * MiB,
-  /** With this many, one new key in two hundred has to be looked up. */
+  /** Bits of the filter for each key: with this many, one new key in two hundred has to be looked up. */
   filterBitsPerKey: 12,
   /** Rows of the index that are counted to say how many keys it has. Of a larger index only a part is counted. */
   countedRows: 1_048_576,

@@ -81,7 +81,7 @@ export async function earliestClock({
   return Math.min(Date.now(), Number(seconds) * 1000, ...clocks.flatMap((ms) => ms ?? []));
 }
 
-/** Undefined if one of several servers is unreachable: nothing is deleted on it then. */
+/** A server's clock in milliseconds since 1970. Undefined if one of several servers is unreachable: nothing is deleted on it then. */
 async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly unknown[]) {
   try {
     const { now } = await readRow<{ now: number }>(clickhouse, {

@@ -52,7 +52,7 @@ export async function showCallback(redis: Redis, accountId: string): Promise<Cal
   return { account_id: accountId, url: (await readCallback(redis, accountId))?.url ?? null };
 }
 
-/** Undefined if the account does not want to be called. Throws StateNotLoaded when Redis was emptied. */
+/** The callback of an account; undefined if it has none. Throws StateNotLoaded when Redis was emptied. */
 export async function readCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
   const [text] = await readLoaded(redis, (transaction) =>
     transaction.hget(registryKeys.documents, `callback:${accountId}`),

@@ -39,7 +39,7 @@ export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient)
   return kept;
 }
 
-/** Undefined if there is none, or if ClickHouse lacks it. */
+/** The deployment's key; undefined if there is none, or if ClickHouse lacks it. */
 async function find(redis: Redis): Promise<SigningKey | undefined> {
   const [text, isUnmirrored] = await readLoaded(redis, (transaction) =>
     transaction.hget(registryKeys.documents, signingKeyKey).sismember(registryKeys.unmirrored, signingKeyKey),

@@ -67,7 +67,7 @@ export async function readEpoch(client: Answering, signal: AbortSignal): Promise
   return epoch === '' ? undefined : epoch;
 }
 
-/** Undefined if the server has none. */
+/** The number that a server has stored; undefined if it has none. */
 export async function readServerNumber(
   client: Answering,
   signal?: AbortSignal,

@@ -204,7 +204,7 @@ export function answerMessages(
   repeated: number;
   /** Messages of suppressed users, which are answered as stored. */
   suppressed: number;
-  /** Those among them whose anonymous user could not be joined. */
+  /** Suppressed messages whose anonymous user could not be joined. */
   unjoined: number;
   /** Limited messages, by the limit that had no room. */
   limited: ReadonlyMap<LimitName, number>;

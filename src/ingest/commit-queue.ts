@@ -4,7 +4,7 @@
 
 import { commitBatches } from '../tuning.js';
 
-/** What the queue has to know of a request. */
+/** What the queue needs to know about a request. */
 export type Queued = {
   readonly accountId: string;
   readonly records: number;

@@ -5,7 +5,7 @@ import { hash } from 'node:crypto';
 import type { LiveEnvironment } from '../registry/environments.js';
 import type { Checked } from './record-kind.js';
 
-/** Whose records share an environment's limit: callers without a write key must not use up the room of those with one. */
+/** The callers whose records share an environment's limit. Callers without a write key must not use up the room of callers with one. */
 export type Callers = 'all' | 'keyless';
 type OfEnvironment = { readonly records: string; readonly bytes: string };
 

@@ -92,7 +92,7 @@ export function mendEvent(value: unknown, context: MendContext): ReturnType<Mend
   return mendRecord(value, eventRules, context);
 }
 
-/** The same for a call that sets user properties. Its arrays are joined here. */
+/** Mends a call that sets user properties in the same way. Its arrays are joined here. */
 export function mendUserProperties(value: unknown, context: MendContext): ReturnType<Mend> {
   return mendRecord(value, userRules, context);
 }
@@ -171,7 +171,7 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
 /** The descriptor of a property `__proto__`: an assignment would set the prototype instead. */
 const plainProperty = { configurable: true, enumerable: true, writable: true } as const;
 
-/** Undefined if flattening takes more bytes than are left. */
+/** Mends the properties of a record. Returns undefined if flattening takes more bytes than are left. */
 function mendProperties(
   properties: object,
   rules: PropertyRules,

@@ -140,7 +140,7 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
 }
 
 export type Packed = {
-  /** What is to be decided. */
+  /** The script's argument with everything that it has to decide. */
   readonly decisions: Buffer;
   /** The script's arguments about the tables that get rows. */
   readonly tables: readonly (string | number | Buffer)[];

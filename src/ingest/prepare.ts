@@ -81,7 +81,7 @@ export function prepare<T extends Checked>(
     : prepareSingle(kind, document, context);
 }
 
-/** The same for a large document, one record a step. */
+/** Prepares a request with a large document, one record a step. */
 export function* prepareLarge<T extends Checked>(
   kind: RecordKind<T>,
   document: Document,
@@ -198,7 +198,7 @@ function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareC
   return { surrogates, nowMs, allowedIdentities: environment.allowedIdentities };
 }
 
-/** What a lenient environment mends in a request, and counts; undefined in a strict one. */
+/** The context in which a request of a lenient environment is mended, with the counts of mendings; undefined in a strict environment. */
 function mendContext(
   { value, longNumerals }: Document,
   { environment }: PrepareContext,

@@ -35,7 +35,7 @@ export type SegmentContext = CheckContext & {
   readonly sentMs: number | undefined;
 };
 
-/** What a message leaves behind: one record, or for some identifications two. */
+/** The records of a checked message: one, or for some identifications two. */
 export type CheckedSegmentMessage = {
   /** The user whose limits count the message. */
   readonly user: Checked;
@@ -219,7 +219,7 @@ const keyValidator = Compile(
   Type.Object({ messageId: Type.String({ minLength: 1, maxLength: lengths.idempotencyKeyMax }) }),
 );
 
-/** What a record of the message claims. Without a messageId it claims nothing and is never taken for a repeat. */
+/** The event id that a record of the message claims. Without a messageId it claims nothing and is never taken for a repeat. */
 function claimOf(
   messageId: unknown,
   { appId }: SegmentContext,

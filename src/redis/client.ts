@@ -181,7 +181,7 @@ function passwordOf({ redisPassword }: RedisAddress): RedisOptions {
   return redisPassword === undefined ? {} : { password: redisPassword };
 }
 
-/** What all nodes of a cluster share, from the first one's URL. */
+/** User, password and TLS, which all nodes of a cluster share, from the URL of the first one. */
 function credentialsOf({ protocol, username, password }: URL): RedisOptions {
   return {
     ...(username === '' ? {} : { username: decodeURIComponent(username) }),
@@ -226,7 +226,7 @@ export async function untilReady(redis: Redis, deadlineMs: number): Promise<void
   if (redis.status !== 'ready') throw new Error('Redis did not answer in time');
 }
 
-/** For a cluster: connected to all masters that are not away. */
+/** Whether a connection is ready. To a cluster: whether it has reached all masters that are not away. */
 function isReady(redis: Redis): boolean {
   if (redis.status !== 'ready') return false;
   return mastersOf(redis).every(({ status }) => status === 'ready');

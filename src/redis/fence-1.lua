@@ -11,7 +11,7 @@ local state_key, epoch, version = KEYS[1], ARGV[1], ARGV[2]
 local state = redis.call('HMGET', state_key, 'epoch', 'suppression_version', 'last_number')
 if state[1] ~= epoch then return nil end
 if version and tonumber(version) > tonumber(state[2] or '0') then redis.call('HSET', state_key, 'suppression_version', version) end
--- Also segments of tables and columns that the caller's version does not know, since processes of several versions may be at
+-- This also seals segments of tables and columns that the caller's version does not know, since processes of several versions may be at
 -- work.
 for _, field in ipairs(redis.call('HKEYS', state_key)) do
   if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', state_key, field) end

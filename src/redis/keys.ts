@@ -35,7 +35,7 @@ export const shardKeys = {
   claimMinutes: (shard: number) => `${shardTag(shard)}:claim_minutes`,
   /** Hash of burnt tokens by segment: how many of its tokens can no longer store it. */
   burntTokens: (shard: number) => `${shardTag(shard)}:burnt_tokens`,
-  /** Whose turn it is to tick: present for a while after a worker began a tick. */
+  /** Present for a while after a worker began a tick, so that no other worker begins one. */
   tickTurn: (shard: number) => `${shardTag(shard)}:tick_turn`,
   /** Present while the shard's ticks run. */
   ticked: (shard: number) => `${shardTag(shard)}:ticked`,
@@ -95,8 +95,8 @@ export const registryKeys = {
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
   /**
-   * The same members, in the order of their texts. Whatever adds or removes a pending request does so in both sets, except that a request
-   * which was hidden does not come back here while it completes.
+   * The members of `pendingDeletions`, in the order of their texts. Whatever adds or removes a pending request does so in both sets, except
+   * that a request which was hidden does not come back here while it completes.
    */
   pendingDeletionsByAccount: '{registry}:deletions_pending_by_account',
   /**
@@ -131,7 +131,7 @@ export const registryKeys = {
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
   /** Sorted set of "<account_id> <export id>" by the time of their end. */
   exports: '{registry}:exports',
-  /** The same members, in the order of their texts. */
+  /** The members of `exports`, in the order of their texts. */
   exportsByAccount: '{registry}:exports_by_account',
   /** The weights of exports, as of pending deletions. */
   exportWeights: '{registry}:export_weights',

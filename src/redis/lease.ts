@@ -59,7 +59,7 @@ export type LeaseTimes = {
 
 export type LeaseOptions = LeaseTimes & {
   readonly owner?: string;
-  /** As for a turn. */
+  /** As for `takeTurn`. */
   readonly from?: readonly string[];
   /** How long to wait for another process; not at all by default. */
   readonly waitMsMax?: number;

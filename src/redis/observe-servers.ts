@@ -1,4 +1,4 @@
-// What Redis's servers use, as metrics: memory, and the append-only file on their disk.
+// Metrics of Redis's servers: their memory, and the append-only file on their disk.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { redisReplicas, redisServer, redisTakeOvers } from '../metrics.js';
@@ -9,7 +9,7 @@ import { countReplicas, hasReplicas } from './replicas.js';
 /** A server that is silent for longer is left out, so that the metrics of all others can be read. */
 const silentMsMax = 2_000;
 
-/** Undefined if there is no answer in time. */
+/** Settles with the answer; with undefined if it does not come in time. */
 async function inTime<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
   return Promise.race([answer, pause(silentMsMax, undefined, { ref: false })]).catch(() => undefined);
 }

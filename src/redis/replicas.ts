@@ -14,7 +14,7 @@ const demands = new WeakMap<Redis | Cluster, Demand>();
 /** The command was carried out, but perhaps not by the replicas, or not by those of the next primary: it may be lost with this server. */
 export class NotOnReplicas extends Error {}
 
-/** From now on what `onReplicas` sends over this connection has to be on that many replicas within that time. */
+/** From now on each command that `onReplicas` sends over this connection has to reach `replicas` replicas within `msMax`. */
 export function demandReplicas(connection: Redis | Cluster, demand: Demand): void {
   demands.set(connection, demand);
   if (connection instanceof Redis) return followSentinels(connection);

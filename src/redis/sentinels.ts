@@ -25,7 +25,7 @@ export function bySentinels(
   /** Whether an error shows that the server may no longer be the primary. */
   const leaves = ({ message }: Error) => {
     if (message.startsWith('READONLY')) return true;
-    // It may have been cut off from its replicas, or only lack them.
+    // The server may have been cut off from its replicas, or merely lack some.
     if (!message.startsWith('NOREPLICAS') || performance.now() - leftMs < 2_000) return false;
     leftMs = performance.now();
     return true;
@@ -51,7 +51,7 @@ export function bySentinels(
 type Endpoint = NonNullable<RedisOptions['sentinels']>[number];
 type Address = { readonly host: string; readonly port: number };
 
-/** What we use and replace of the library's connector. */
+/** The members of the library's connector that are used or replaced here. */
 type Connecting = {
   connectToSentinel(endpoint: Endpoint, more: RedisOptions): Redis;
   resolve(endpoint: Endpoint): Promise<Address>;
@@ -125,7 +125,7 @@ type Panel = {
 /** When each connection to a sentinel had its last answer, or was begun. */
 const heardMs = new WeakMap<Redis, number>();
 
-/** By the addresses of the sentinels. */
+/** The panels, by the primary's name and the addresses of the sentinels. */
 const panels = new Map<string, Panel>();
 const followed = new WeakMap<Redis, Panel>();
 

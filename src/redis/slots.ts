@@ -30,7 +30,7 @@ export function slotOf(tag: string): number {
   return found;
 }
 
-/** As Redis Cluster defines it. */
+/** The CRC16 by which Redis Cluster assigns keys to slots. */
 function crc16(bytes: Buffer): number {
   let crc = 0;
   for (const byte of bytes) {

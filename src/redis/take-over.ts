@@ -136,7 +136,7 @@ async function idOf(server: Single): Promise<string> {
   return id;
 }
 
-/** Undefined if this Redis does not hold the deployment. */
+/** Hands the registry over to this server. Settles with undefined if it does not hold the deployment. */
 async function takeOverRegistry(redis: Redis, { epoch }: Known, id: string): Promise<Registry | undefined> {
   const {
     epoch: epochKey,

@@ -26,7 +26,7 @@ export type Seen = {
 
 const keptField = (server: number) => `kept:${server}`;
 
-/** By server: the number that it is known to have seen. */
+/** By server, the latest number that it is known to have seen. */
 export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number>> {
   const fields = Object.entries(await redis.hgetall(registryKeys.witness));
   return new Map(

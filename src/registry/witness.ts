@@ -37,7 +37,7 @@ export type WitnessOptions = {
   readonly log: Log;
 };
 
-/** In this time only one process copies: less than the time between two rounds that copy. */
+/** Within this time only one process copies. It is shorter than the time between two rounds that copy. */
 const copyTurnMs = (witnesses.roundsPerCopy - 1) * witnesses.everyMs;
 
 /** Starts to compare. Settles after the first attempt. */

@@ -283,7 +283,7 @@ export async function needsSecondFactor(redis: Redis, person: Person): Promise<b
   return text !== null && (JSON.parse(text) as Account).second_factor === 'required';
 }
 
-/** Whom a link invites; undefined if it was used, has ended, or never was. */
+/** The person whom a link invites; undefined if the link was used, has expired, or never existed. */
 export async function findInvited(redis: Redis, secret: string): Promise<Person | undefined> {
   const [person, nowMs] = await Promise.all([findPerson(redis, idInSecret(secret)), readTime(redis)]);
   return isInvitedBy(person, secret, nowMs) ? person : undefined;

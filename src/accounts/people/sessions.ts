@@ -20,7 +20,7 @@ export type Session = {
   readonly began_at: string;
   readonly ends_at: string;
   readonly address: string;
-  /** What the browser calls itself. */
+  /** How the browser identifies itself (User-Agent). */
   readonly agent: string;
 };
 
