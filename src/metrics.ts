@@ -10,7 +10,10 @@ export const processRegistry = register;
 /** Values of the whole deployment. */
 export const deploymentRegistry = new Registry();
 
-const deploymentRegisters = [deploymentRegistry];
+/** A value of the deployment. Most are read from Redis when the metrics are requested. */
+function ofDeployment<Label extends string = never>(name: string, help: string, ...labelNames: Label[]) {
+  return new Gauge({ name, help, labelNames, registers: [deploymentRegistry] });
+}
 
 export const recordsAccepted = new Counter({
   name: 'sluice_records_accepted_total',
@@ -123,200 +126,152 @@ export const commitWaitingBytes = new Gauge({
   help: 'Bytes of checked requests that wait for a commit.',
 });
 
-// Values of the deployment, not of a process: read from Redis when the metrics are requested.
-export const ledgerDifferences = new Gauge({
-  name: 'sluice_ledger_differences',
-  help: 'Minutes of environments whose records do not add up: some are missing, or there are too many.',
-  registers: deploymentRegisters,
-});
+export const ledgerDifferences = ofDeployment(
+  'sluice_ledger_differences',
+  'Minutes of environments whose records do not add up: some are missing, or there are too many.',
+);
 
-export const ledgerUncheckedSeconds = new Gauge({
-  name: 'sluice_ledger_unchecked_seconds',
-  help: 'Age of the oldest minute whose records have not been checked yet.',
-  registers: deploymentRegisters,
-});
+export const ledgerUncheckedSeconds = ofDeployment(
+  'sluice_ledger_unchecked_seconds',
+  'Age of the oldest minute whose records have not been checked yet.',
+);
 
 export const backlog = {
-  segments: new Gauge({
-    name: 'sluice_backlog_segments',
-    help: 'Segments that ClickHouse does not have yet.',
-    labelNames: ['shard'],
-    registers: deploymentRegisters,
-  }),
-  rows: new Gauge({
-    name: 'sluice_backlog_rows',
-    help: 'Rows that ClickHouse does not have yet.',
-    labelNames: ['shard'],
-    registers: deploymentRegisters,
-  }),
-  bytes: new Gauge({
-    name: 'sluice_backlog_bytes',
-    help: 'Bytes of rows in Redis that ClickHouse does not have yet.',
-    labelNames: ['shard'],
-    registers: deploymentRegisters,
-  }),
-  oldestSeconds: new Gauge({
-    name: 'sluice_backlog_oldest_seconds',
-    help: 'Age of the oldest segment that ClickHouse does not have yet.',
-    labelNames: ['shard'],
-    registers: deploymentRegisters,
-  }),
+  segments: ofDeployment('sluice_backlog_segments', 'Segments that ClickHouse does not have yet.', 'shard'),
+  rows: ofDeployment('sluice_backlog_rows', 'Rows that ClickHouse does not have yet.', 'shard'),
+  bytes: ofDeployment(
+    'sluice_backlog_bytes',
+    'Bytes of rows in Redis that ClickHouse does not have yet.',
+    'shard',
+  ),
+  oldestSeconds: ofDeployment(
+    'sluice_backlog_oldest_seconds',
+    'Age of the oldest segment that ClickHouse does not have yet.',
+    'shard',
+  ),
 };
 
 /** The bounds that this process was started with, so that rules for alerts can compare with them. */
 export const bounds = {
-  backlogBytes: new Gauge({
-    name: 'sluice_backlog_bytes_max',
-    help: 'BACKLOG_BYTES_MAX: above it records are refused.',
-    registers: deploymentRegisters,
-  }),
-  claimBytes: new Gauge({
-    name: 'sluice_claim_bytes_max',
-    help: 'CLAIM_BYTES_MAX: memory for remembered idempotency keys.',
-    registers: deploymentRegisters,
-  }),
-  eraseWithinSeconds: new Gauge({
-    name: 'sluice_erase_within_seconds',
-    help: 'ERASE_WITHIN: how long the rows of hidden users may stay on the disk.',
-    registers: deploymentRegisters,
-  }),
-  commitWaitingBytes: new Gauge({
-    name: 'sluice_commit_waiting_bytes_max',
-    help: 'Bytes of checked requests that may wait for a commit in one process; above it requests are refused.',
-    registers: deploymentRegisters,
-  }),
+  backlogBytes: ofDeployment('sluice_backlog_bytes_max', 'BACKLOG_BYTES_MAX: above it records are refused.'),
+  claimBytes: ofDeployment(
+    'sluice_claim_bytes_max',
+    'CLAIM_BYTES_MAX: memory for remembered idempotency keys.',
+  ),
+  eraseWithinSeconds: ofDeployment(
+    'sluice_erase_within_seconds',
+    'ERASE_WITHIN: how long the rows of hidden users may stay on the disk.',
+  ),
+  commitWaitingBytes: ofDeployment(
+    'sluice_commit_waiting_bytes_max',
+    'Bytes of checked requests that may wait for a commit in one process; above it requests are refused.',
+  ),
 };
 
-export const workersTicking = new Gauge({
-  name: 'sluice_workers_ticking',
-  help: '1 while some worker serves the shard, else 0.',
-  labelNames: ['shard'],
-  registers: deploymentRegisters,
-});
+export const workersTicking = ofDeployment(
+  'sluice_workers_ticking',
+  '1 while some worker serves the shard, else 0.',
+  'shard',
+);
 
 /** What each server of Redis uses. Servers are numbered from 0. */
 export const redisServer = {
-  memoryBytes: new Gauge({
-    name: 'sluice_redis_memory_bytes',
-    help: 'Memory that Redis uses.',
-    labelNames: ['server'],
-    registers: deploymentRegisters,
-  }),
-  memoryBytesMax: new Gauge({
-    name: 'sluice_redis_memory_bytes_max',
-    help: 'maxmemory of Redis; 0 if it has none.',
-    labelNames: ['server'],
-    registers: deploymentRegisters,
-  }),
-  fileBytes: new Gauge({
-    name: 'sluice_redis_append_only_file_bytes',
-    help: 'Size of the append-only file on its disk.',
-    labelNames: ['server'],
-    registers: deploymentRegisters,
-  }),
-  fileOk: new Gauge({
-    name: 'sluice_redis_append_only_file_ok',
-    help: '1 if Redis keeps an append-only file and its last write and rewrite succeeded, else 0.',
-    labelNames: ['server'],
-    registers: deploymentRegisters,
-  }),
+  memoryBytes: ofDeployment('sluice_redis_memory_bytes', 'Memory that Redis uses.', 'server'),
+  memoryBytesMax: ofDeployment(
+    'sluice_redis_memory_bytes_max',
+    'maxmemory of Redis; 0 if it has none.',
+    'server',
+  ),
+  fileBytes: ofDeployment(
+    'sluice_redis_append_only_file_bytes',
+    'Size of the append-only file on its disk.',
+    'server',
+  ),
+  fileOk: ofDeployment(
+    'sluice_redis_append_only_file_ok',
+    '1 if Redis keeps an append-only file and its last write and rewrite succeeded, else 0.',
+    'server',
+  ),
 };
 
-export const redisReplicas = new Gauge({
-  name: 'sluice_redis_replicas',
-  help: 'Replicas that the primary of Redis has.',
-  registers: deploymentRegisters,
-});
+export const redisReplicas = ofDeployment('sluice_redis_replicas', 'Replicas that the primary of Redis has.');
 
-export const redisTakeOvers = new Gauge({
-  name: 'sluice_redis_take_overs',
-  help: 'How often another server has become the primary of Redis.',
-  registers: deploymentRegisters,
-});
+export const redisTakeOvers = ofDeployment(
+  'sluice_redis_take_overs',
+  'How often another server has become the primary of Redis.',
+);
 
-export const clickhouseUp = new Gauge({
-  name: 'sluice_clickhouse_up',
-  help: '1 if the ClickHouse server answers, else 0. Servers are numbered as in CLICKHOUSE_URL.',
-  labelNames: ['server'],
-  registers: deploymentRegisters,
-});
+export const clickhouseUp = ofDeployment(
+  'sluice_clickhouse_up',
+  '1 if the ClickHouse server answers, else 0. Servers are numbered as in CLICKHOUSE_URL.',
+  'server',
+);
 
-export const clickhousePartsSetAside = new Gauge({
-  name: 'sluice_clickhouse_parts_set_aside',
-  help: 'Parts of tables that the ClickHouse server set aside because it cannot read them: their rows are missing.',
-  labelNames: ['server'],
-  registers: deploymentRegisters,
-});
+export const clickhousePartsSetAside = ofDeployment(
+  'sluice_clickhouse_parts_set_aside',
+  'Parts of tables that the ClickHouse server set aside because it cannot read them: their rows are missing.',
+  'server',
+);
 
-export const clickhouseSetBack = new Gauge({
-  name: 'sluice_clickhouse_set_back',
-  help: '1 if the ClickHouse server was set back to older data, else 0. While it is 1, nothing is stored.',
-  labelNames: ['server'],
-  registers: deploymentRegisters,
-});
+export const clickhouseSetBack = ofDeployment(
+  'sluice_clickhouse_set_back',
+  '1 if the ClickHouse server was set back to older data, else 0. While it is 1, nothing is stored.',
+  'server',
+);
 
 export const clickhouseDisk = {
-  freeBytes: new Gauge({
-    name: 'sluice_clickhouse_disk_free_bytes',
-    help: 'Free bytes on the disk of ClickHouse that has the fewest.',
-    registers: deploymentRegisters,
-  }),
-  bytes: new Gauge({
-    name: 'sluice_clickhouse_disk_bytes',
-    help: 'Size of the disk of ClickHouse that has the fewest free bytes.',
-    registers: deploymentRegisters,
-  }),
+  freeBytes: ofDeployment(
+    'sluice_clickhouse_disk_free_bytes',
+    'Free bytes on the disk of ClickHouse that has the fewest.',
+  ),
+  bytes: ofDeployment(
+    'sluice_clickhouse_disk_bytes',
+    'Size of the disk of ClickHouse that has the fewest free bytes.',
+  ),
 };
 
-export const claimWindowSeconds = new Gauge({
-  name: 'sluice_claim_window_seconds',
-  help: 'How long Redis remembers idempotency keys. Repeats within this time are noticed at once.',
-  labelNames: ['shard'],
-  registers: deploymentRegisters,
-});
+export const claimWindowSeconds = ofDeployment(
+  'sluice_claim_window_seconds',
+  'How long Redis remembers idempotency keys. Repeats within this time are noticed at once.',
+  'shard',
+);
 
-export const deletionsPending = new Gauge({
-  name: 'sluice_deletions_pending',
-  help: 'Deletion requests that are not complete, by what they wait for or why the last attempt failed.',
-  labelNames: ['state'],
-  registers: deploymentRegisters,
-});
+export const deletionsPending = ofDeployment(
+  'sluice_deletions_pending',
+  'Deletion requests that are not complete, by what they wait for or why the last attempt failed.',
+  'state',
+);
 
-export const deletionsOldestSeconds = new Gauge({
-  name: 'sluice_deletions_oldest_seconds',
-  help: 'Age of the oldest deletion request that is neither hidden nor complete.',
-  registers: deploymentRegisters,
-});
+export const deletionsOldestSeconds = ofDeployment(
+  'sluice_deletions_oldest_seconds',
+  'Age of the oldest deletion request that is neither hidden nor complete.',
+);
 
-export const deletionsHiddenSeconds = new Gauge({
-  name: 'sluice_deletions_hidden_oldest_seconds',
-  help: 'Age of the oldest deletion request whose users are hidden but not erased yet.',
-  registers: deploymentRegisters,
-});
+export const deletionsHiddenSeconds = ofDeployment(
+  'sluice_deletions_hidden_oldest_seconds',
+  'Age of the oldest deletion request whose users are hidden but not erased yet.',
+);
 
 export const deletionsErasedNow = new Counter({
   name: 'sluice_deletions_erase_now_total',
   help: 'Deletion requests whose rows are erased at once, since they or the settings of their account ask for it.',
 });
 
-export const maskedBytes = new Gauge({
-  name: 'sluice_masked_bytes',
-  help: 'Bytes of the parts that hold masked rows, which are not erased yet.',
-  registers: deploymentRegisters,
-});
+export const maskedBytes = ofDeployment(
+  'sluice_masked_bytes',
+  'Bytes of the parts that hold masked rows, which are not erased yet.',
+);
 
-export const retentionUnfinishedSeconds = new Gauge({
-  name: 'sluice_retention_unfinished_seconds',
-  help: 'How long a run that deletes expired rows has been due; 0 if none is due.',
-  registers: deploymentRegisters,
-});
+export const retentionUnfinishedSeconds = ofDeployment(
+  'sluice_retention_unfinished_seconds',
+  'How long a run that deletes expired rows has been due; 0 if none is due.',
+);
 
-export const visualizerPairings = new Gauge({
-  name: 'sluice_visualizer_pairings',
-  help: 'Pairings with the Event Visualizer: waiting for their code to be entered, or live.',
-  labelNames: ['state'],
-  registers: deploymentRegisters,
-});
+export const visualizerPairings = ofDeployment(
+  'sluice_visualizer_pairings',
+  'Pairings with the Event Visualizer: waiting for their code to be entered, or live.',
+  'state',
+);
 
 export const visualizerPages = new Gauge({
   name: 'sluice_visualizer_pages',
