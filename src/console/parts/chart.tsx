@@ -161,7 +161,7 @@ function draw(
       legend: { show: false },
       // Room for the last time on the axis.
       padding: [null, 36, null, null],
-      cursor: { drag: { x: false, y: false } },
+      cursor: { y: false, drag: { x: false, y: false } },
       hooks: { setCursor: [onCursor] },
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
