@@ -4,6 +4,7 @@
 import type { LimitName } from '../../contract/limits.js';
 import { aboutSending, isAcknowledgement, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
+import { parseObject } from './records.js';
 import type { Problem } from './reports.js';
 import type { Answer } from './transport.js';
 
@@ -102,13 +103,4 @@ function readErrors(body: object): ElementRefusal[] {
   return errors.filter(
     (error): error is ElementRefusal => Number.isSafeInteger(error?.index) && typeof error?.code === 'string',
   );
-}
-
-export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,9 +1,11 @@
 // Calls that wait for their answer: requests about deletions, receipts and the administration. A call is repeated until its answer is
 // final.
 
-import { codeOfFault, errorOf, faultOf, isForLater, parseObject, retryAfterMs } from './answers.js';
+import { setTimeout } from 'node:timers/promises';
+import { codeOfFault, errorOf, faultOf, isForLater, retryAfterMs } from './answers.js';
 import { createBackoff } from './backoff.js';
 import type { Settings } from './options.js';
+import { parseObject } from './records.js';
 import { type DeletionProgress, SluiceError } from './refusal.js';
 import { type Answer, bodyOf, type Call, type Transport } from './transport.js';
 
@@ -79,27 +81,33 @@ export function createTokens(appId: string, apiKey: string) {
   }
 
   return async (calls: Calls, send: (authorization: string) => Promise<Answer>): Promise<Answer> => {
-    for (const isLast of [false, true]) {
-      token ??= await getToken(calls);
-      const answer = await send(`Bearer ${token}`);
-      if (answer.status !== 401 || isLast) return answer;
-      token = undefined;
-    }
-    throw new Error('unreachable');
+    token ??= await getToken(calls);
+    const answer = await send(`Bearer ${token}`);
+    if (answer.status !== 401) return answer;
+    token = await getToken(calls);
+    return send(`Bearer ${token}`);
   };
 }
 
-export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((settle, reject) => {
-    const timer = setTimeout(end, ms);
-    function end(): void {
-      signal?.removeEventListener('abort', abort);
-      settle();
-    }
-    function abort(): void {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    }
-    signal?.addEventListener('abort', abort, { once: true });
-  });
+/** Rejects with the signal's reason. */
+export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await setTimeout(ms, undefined, { signal }).catch(() => signal?.throwIfAborted());
+}
+
+/** Divides what comes one after another, without the first `skipped`. */
+export async function* chunksOf<Item>(
+  all: Iterable<Item> | AsyncIterable<Item>,
+  countMax: number,
+  skipped = 0,
+): AsyncGenerator<Item[], void, undefined> {
+  let chunk: Item[] = [];
+  let number = 0;
+  for await (const item of all) {
+    if (number++ < skipped) continue;
+    chunk.push(item);
+    if (chunk.length < countMax) continue;
+    yield chunk;
+    chunk = [];
+  }
+  if (chunk.length > 0) yield chunk;
 }

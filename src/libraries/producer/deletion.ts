@@ -3,10 +3,10 @@
 
 import { isStuck } from '../../contract/deletion-states.js';
 import { counts } from '../../contract/lengths.js';
-import { parseObject } from './answers.js';
-import { createCalls, createTokens, pause } from './calls.js';
+import { chunksOf, createCalls, createTokens, pause } from './calls.js';
 import { producerLimits as limits } from './limits.js';
 import type { Settings } from './options.js';
+import { parseObject } from './records.js';
 import { type DeletionProgress, SluiceError } from './refusal.js';
 import type { Transport } from './transport.js';
 
@@ -113,7 +113,7 @@ async function* runDeletion(
     return true;
   }
 
-  for await (const chunk of chunksOf(users, submittedUsers)) {
+  for await (const chunk of chunksOf(users, counts.deletionTargetsMax, submittedUsers)) {
     watched.push({ id: await submit(chunk), isComplete: false, users: chunk });
     submittedUsers += chunk.length;
     yield progress();
@@ -140,20 +140,4 @@ async function* runDeletion(
 /** A user, as the deletion API names users. */
 function targetOf({ identity, userId }: UserToDelete): object {
   return identity === undefined ? { user_id: userId } : { identity };
-}
-
-async function* chunksOf(
-  users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>,
-  skipped: number,
-): AsyncGenerator<UserToDelete[], void, undefined> {
-  let chunk: UserToDelete[] = [];
-  let number = 0;
-  for await (const user of users) {
-    if (number++ < skipped) continue;
-    chunk.push(user);
-    if (chunk.length < counts.deletionTargetsMax) continue;
-    yield chunk;
-    chunk = [];
-  }
-  if (chunk.length > 0) yield chunk;
 }

@@ -1,9 +1,9 @@
 // What has happened to records, by their idempotency keys.
 
 import { counts } from '../../contract/lengths.js';
-import { parseObject } from './answers.js';
-import { createCalls } from './calls.js';
+import { chunksOf, createCalls } from './calls.js';
 import type { Settings } from './options.js';
+import { parseObject } from './records.js';
 import type { Transport } from './transport.js';
 
 /** What has happened to the record with a key. */
@@ -59,12 +59,5 @@ export async function* findReceipts(
     }));
   }
 
-  let asked: string[] = [];
-  for await (const key of keys) {
-    asked.push(key);
-    if (asked.length < counts.receiptKeysMax) continue;
-    yield* await askFor(asked);
-    asked = [];
-  }
-  if (asked.length > 0) yield* await askFor(asked);
+  for await (const asked of chunksOf(keys, counts.receiptKeysMax)) yield* await askFor(asked);
 }

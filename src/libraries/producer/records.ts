@@ -331,7 +331,8 @@ export function isOfNewerVersion(line: string): boolean {
   );
 }
 
-function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
+/** The object in a JSON text; undefined if it has none. */
+export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;

@@ -73,7 +73,3 @@ export type CollectAnswer = {
   /** The Event Visualizer no longer knows the pairing. */
   readonly pairing?: 'ended';
 };
-
-export type ErrorAnswer = {
-  readonly err: { readonly code: OutcomeCode; readonly message: string; readonly field?: string };
-};

@@ -143,11 +143,6 @@ function collectProperties(bytesMax: number) {
   };
 }
 
-/** Bytes of properties as JSON. */
-export function propertiesBytes(properties: Properties): number {
-  return utf8Bytes(JSON.stringify(properties));
-}
-
 /**
  * Gives an object a property. It is defined, not assigned, so that `__proto__` is a key like any other. The descriptor inherits nothing,
  * since a page may have added a getter to every object.
