@@ -12,6 +12,7 @@ import { checkSegmentMessage } from '../ingest/segment-message.js';
 import { isoOf } from '../ingest/timestamp.js';
 import { setField } from './fields.js';
 import type { ImportOptions, Mapping } from './options.js';
+import { createPlainWriter } from './plain-rows.js';
 import type { Made } from './preset.js';
 import { createPreset } from './presets.js';
 import type { Row } from './row.js';
@@ -22,8 +23,9 @@ import {
   hasDecimalComma,
   isGiven,
   isPresent,
-  type Name,
+  nameAt,
   nameIn,
+  valueAt,
   withPoint,
 } from './values.js';
 
@@ -76,10 +78,11 @@ export function placeKey(
   return (place) => `import:${prefix}:${place}`;
 }
 
-/** Makes the mapper of one file. */
+/** Makes the mapper of one file. `isQuick`: plain rows are written at once; only a test does without. */
 export function createMapper(
   { mapping, strict, allowedIdentities }: Pick<ImportOptions, 'mapping' | 'strict' | 'allowedIdentities'>,
   contentHash: string,
+  isQuick = true,
 ): Mapper {
   const keyOf = placeKey(contentHash, mapping);
   const mendings = new Map<Mending, number>();
@@ -101,9 +104,12 @@ export function createMapper(
   const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
   const commas = new Map<string, number>();
   const ofComma = new Set(mapping.decimalComma);
+  const writePlain = createPlainWriter(mapping, used, [rejectColumns.key]);
 
   function map(row: Row): Mapped {
     if (row.value === undefined) return { fault: `The row ${row.fault}.` };
+    const plain = isQuick ? writePlain(row.value, keyOf(row.place)) : undefined;
+    if (plain !== undefined) return [plain];
     const key = nameIn(rejectColumns.key, row.value[rejectColumns.key]) ?? keyOf(row.place);
     if (typeof key === 'object') return { fault: `The row ${key.fault}.` };
     const records = preset === undefined ? makeEvent(row.value, key) : preset(withoutOwn(row.value), key);
@@ -240,22 +246,6 @@ function columnsOf(mapping: Mapping): string[] {
   const named = [eventColumn, identity, userId, anonymousId, timestamp, sessionId, key];
   const others = [...(properties?.keys() ?? []), ...(mapping.decimalComma ?? [])];
   return [...named.filter((name) => name !== undefined), ...others];
-}
-
-/** The value of a column, or at a path of names separated by dots. */
-function valueAt(row: Fields, column: string): unknown {
-  if (Object.hasOwn(row, column)) return row[column];
-  if (!column.includes('.')) return undefined;
-  let value: unknown = row;
-  for (const name of column.split('.')) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as Fields)[name];
-  }
-  return value;
-}
-
-function nameAt(row: Fields, column: string | undefined): Name {
-  return column === undefined ? undefined : nameIn(column, valueAt(row, column));
 }
 
 function withoutOwn(row: Fields): Fields {

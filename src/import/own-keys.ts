@@ -14,8 +14,8 @@ export type SameKeys = {
 };
 
 export type OwnKeys = {
-  /** Notes the record of a row. */
-  note(record: Pick<Outgoing, 'key' | 'isOwnKey' | 'json'>, place: string): void;
+  /** Notes the record of a row, which has this place in a file. */
+  note(record: Pick<Outgoing, 'key' | 'isOwnKey' | 'json'>, file: string, place: number): void;
 };
 
 const shownPlaces = 5;
@@ -24,7 +24,7 @@ const shownPlaces = 5;
 export function createOwnKeys(found: SameKeys): OwnKeys {
   const contents = new Map<string, string>();
   return {
-    note({ key, isOwnKey, json }, place) {
+    note({ key, isOwnKey, json }, file, place) {
       if (!isOwnKey) return;
       const content = createHash('sha1').update(json).digest('base64').slice(0, 12);
       const earlier = contents.get(key);
@@ -33,7 +33,7 @@ export function createOwnKeys(found: SameKeys): OwnKeys {
       } else if (earlier === content) found.equal += 1;
       else {
         found.different += 1;
-        if (found.places.length < shownPlaces) found.places.push(place);
+        if (found.places.length < shownPlaces) found.places.push(`${file}:${place}`);
       }
     },
   };

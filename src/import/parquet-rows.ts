@@ -22,7 +22,7 @@ import {
 import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
 import { type OpenSource, openSource } from './source.js';
 import { zoneWanted } from './times.js';
-import { utc, type Zone } from './zones.js';
+import type { Zone } from './zones.js';
 
 /** How many rows are decoded at once. Row groups are seldom larger. */
 const decodedRowsMax = 300_000;
@@ -44,13 +44,19 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
       all.map(({ element }) => element.name),
     );
     const nodes = all.filter(({ element }) => options.takesRest || isWanted(element.name, options.columns));
-    const convert = new Map(nodes.map((node) => [node.element.name, converter(input, node)]));
     const time = nodes.find(({ element }) => element.name === timeColumn)?.element;
     const isLocal = time !== undefined && timeTypeOf(time)?.isLocal === true;
     if (isLocal && zone === undefined)
       throw new ImportError(
         `${input.name}: the times of the column ${timeColumn} name no zone; ${zoneWanted}`,
       );
+    const convert = new Map(
+      nodes.map((node) => {
+        // Of a list, the times stay text.
+        const isTime = node.element === time && time.repetition_type !== 'REPEATED';
+        return [node.element.name, converter(input, node, isTime && isLocal ? zone : undefined)];
+      }),
+    );
     const wanted = options.takesRest ? {} : { columns: nodes.map(({ element }) => element.name) };
     const metadata = { ...typed, schema: withoutTypes(root) };
     const ends: number[] = [];
@@ -82,8 +88,7 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
           let fault: string | undefined;
           for (const { name, values, convert: converted } of read) {
             try {
-              const field = converted(values[at - rowStart]);
-              setField(value, name, isLocal && name === timeColumn ? inZone(field, zone) : field);
+              setField(value, name, converted(values[at - rowStart]));
             } catch (error) {
               if (!(error instanceof ValueFault)) throw error;
               fault ??= error.message;
@@ -115,19 +120,12 @@ function isWanted(name: string, columns: readonly string[]): boolean {
   return columns.some((column) => column === name || column.startsWith(`${name}.`));
 }
 
-function converter({ name }: Input, node: Parameters<typeof converterOf>[0]) {
+function converter({ name }: Input, node: Parameters<typeof converterOf>[0], zone: Zone | undefined) {
   try {
-    return converterOf(node, node.element.name);
+    return converterOf(node, node.element.name, true, zone);
   } catch (error) {
     throw error instanceof ImportError ? new ImportError(`${name}: ${error.message}`) : error;
   }
-}
-
-/** A local time in its zone. A date stays text, and is read as in CSV. */
-function inZone(field: unknown, zone: Zone | undefined): unknown {
-  if (zone === undefined || typeof field !== 'string' || !field.includes('T')) return field;
-  const localMs = Date.parse(`${field.slice(0, field.indexOf('.') + 4)}Z`);
-  return new Date(zone === utc ? localMs : zone.instantOf(localMs));
 }
 
 /** Some values of a column, from a certain row of the file on. */

@@ -5,6 +5,7 @@ import type { SchemaElement, SchemaTree } from 'hyparquet';
 import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
 import { ImportError } from './options.js';
+import { utc, type Zone } from './zones.js';
 
 /** Why a row cannot be read, in words that continue a sentence about the row. */
 export class ValueFault extends Error {}
@@ -52,11 +53,11 @@ function withoutType(element: SchemaElement): SchemaElement {
 }
 
 /**
- * The converter of a column. `isTop`: its times may stay Dates, which are read faster than text. Throws ImportError for an unsupported
- * type.
+ * The converter of a column. `isTop`: its times may stay Dates, which are read faster than text. `zone`: of its times, if they name none.
+ * Throws ImportError for an unsupported type.
  */
-export function converterOf(node: SchemaTree, name: string, isTop = true): Convert {
-  const convert = converterOfOne(node, name, isTop);
+export function converterOf(node: SchemaTree, name: string, isTop = true, zone?: Zone): Convert {
+  const convert = converterOfOne(node, name, isTop, zone);
   const one = (value: unknown) => (value === null || value === undefined ? null : convert(value));
   return node.element.repetition_type === 'REPEATED'
     ? (value) => (Array.isArray(value) ? value.map(one) : null)
@@ -72,11 +73,11 @@ function annotationOf({ element, children }: SchemaTree): string {
 }
 
 /** The converter of a single value that is not null. */
-function converterOfOne(node: SchemaTree, name: string, isTop: boolean): Convert {
+function converterOfOne(node: SchemaTree, name: string, isTop: boolean, zone?: Zone): Convert {
   const { element, children } = node;
   if (element.logical_type?.type === 'VARIANT') throw unread(name, 'VARIANT');
   const [first] = children;
-  if (first === undefined) return leaf(element, name, isTop);
+  if (first === undefined) return leaf(element, name, isTop, zone);
   const inner = (child: SchemaTree) => converterOf(child, `${name}.${child.element.name}`, false);
   const type = annotationOf(node);
   // The repeated field of an empty list may be absent.
@@ -138,11 +139,11 @@ export function timeTypeOf({ type, converted_type, logical_type }: SchemaElement
   return converted_type === 'TIMESTAMP_MICROS' ? { isLocal: false, unit: 'MICROS' } : undefined;
 }
 
-function leaf(element: SchemaElement, name: string, isTop: boolean): Convert {
+function leaf(element: SchemaElement, name: string, isTop: boolean, zone?: Zone): Convert {
   const { type, type_length = 0, converted_type, logical_type, scale } = element;
   const time = timeTypeOf(element);
   if (time?.unit === 'DAYS') return (days) => dateText(Number(days));
-  if (time !== undefined) return (value) => instant(value as number | bigint, time, isTop);
+  if (time !== undefined) return (value) => instant(value as number | bigint, time, isTop, zone);
   if (/^TIME(_|$)/.test(converted_type ?? logical_type?.type ?? '')) {
     const unit = logical_type?.type === 'TIME' ? logical_type.unit : converted_type?.slice(5);
     return (value) => timeOfDay(BigInt(value as number | bigint), unit as TimeType['unit']);
@@ -241,8 +242,16 @@ function dateText(days: number): string {
 
 const perMs: Readonly<Record<string, bigint>> = { MILLIS: 1n, MICROS: 1_000n, NANOS: 1_000_000n };
 
-/** A Date, if whole milliseconds and a known zone allow it. Otherwise text with all digits, without a zone if it has none. */
-function instant(value: number | bigint, { unit, isLocal }: TimeType, isTop: boolean): Date | string {
+/**
+ * A Date, if whole milliseconds and a known zone allow it, or in `zone`, rounded down. Otherwise text with all digits, without a zone if
+ * it has none.
+ */
+function instant(
+  value: number | bigint,
+  { unit, isLocal }: TimeType,
+  isTop: boolean,
+  zone?: Zone,
+): Date | string {
   const units = perMs[unit] ?? 1n;
   // Rounded down, also before 1970.
   const rest = units === 1n ? 0n : BigInt(value) % units;
@@ -250,6 +259,7 @@ function instant(value: number | bigint, { unit, isLocal }: TimeType, isTop: boo
   const date = new Date(Number(units === 1n ? value : (BigInt(value) - within) / units));
   if (Number.isNaN(date.getTime())) return date;
   if (isTop && !isLocal && within === 0n) return date;
+  if (isLocal && zone !== undefined) return zone === utc ? date : new Date(zone.instantOf(date.getTime()));
   const more = within === 0n ? '' : String(within).padStart(unit === 'MICROS' ? 3 : 6, '0');
   return `${isoOf(date.getTime()).slice(0, -1)}${more}${isLocal ? '' : 'Z'}`;
 }

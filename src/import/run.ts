@@ -12,7 +12,7 @@ import { showProgress } from './progress.js';
 import { openRejects } from './rejects.js';
 import type { ReadOptions, Row } from './row.js';
 import { readRows } from './rows.js';
-import { createSender, type ReceiptStatus, type Refused, type Sender, type Sent, Stopped } from './sender.js';
+import { createSender, type ReceiptStatus, type Sender, type Sent, Stopped } from './sender.js';
 import { assertUnchanged } from './source.js';
 import {
   type Counts,
@@ -138,8 +138,8 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
         const hash = file.keys ?? input.hash;
         const mapper = createMapper(options, hash);
         const keyOf = placeKey(hash, options.mapping);
-        const settle = ({ rows, results }: Settled) => {
-          add(file, rows, results, (row, reason) => {
+        const settle = (settled: Settled) => {
+          add(file, settled, (row, reason) => {
             const key = nameIn(rejectColumns.key, row.value?.[rejectColumns.key]);
             rejects.add(input.name, row, typeof key === 'string' ? key : keyOf(row.place), reason);
           });
@@ -181,9 +181,12 @@ type Work = {
   readonly onShare: (share: number) => void;
 };
 
-type Settled = { readonly rows: readonly Row[]; readonly results: readonly RowResult[] };
-/** What happened to a row: stored, already stored entirely, or refused and why. */
-type RowResult = 'stored' | 'repeat' | { readonly refused: string };
+/** What happened to some rows: why some were refused, by position, and how many others were already stored entirely. */
+type Settled = {
+  readonly rows: readonly Row[];
+  readonly refused: ReadonlyMap<number, string>;
+  readonly repeats: number;
+};
 
 async function importFile({
   input,
@@ -204,7 +207,7 @@ async function importFile({
     readingOf(options, mapper, options.mapping.preset === undefined ? done : 0, onShare),
   );
   const prepareRows = (rows: readonly Row[]) =>
-    prepare(rows, mapper, (record, place) => ownKeys.note(record, `${input.name}:${place}`));
+    prepare(rows, mapper, (record, place) => ownKeys.note(record, input.name, place));
   const onTheWay: OnTheWay[] = [];
   let characters = 0;
   const settleOldest = async () => {
@@ -212,7 +215,6 @@ async function importFile({
     characters -= oldest.characters;
     settle(await oldest.settled);
   };
-  // Chunks of messages are sent one after another, since their order decides how users are merged.
   let lastMessages: Promise<unknown> = Promise.resolve();
   const beganMs = performance.now();
   let begun = 0;
@@ -227,18 +229,9 @@ async function importFile({
     }
     begun += rows.length;
     const prepared = prepareRows(rows);
-    const { events, messages } = prepared.lanes;
-    const sentEvents = sendLane(sender, 'events', events);
-    const before = lastMessages;
-    const sentMessages =
-      messages.length === 0
-        ? sendLane(sender, 'messages', messages)
-        : before.then(() => sendLane(sender, 'messages', messages));
-    if (messages.length > 0) lastMessages = sentMessages;
-    const settled = Promise.all([sentEvents, sentMessages]).then(([ofEvents, ofMessages]) => ({
-      rows,
-      results: resultsOf(rows, prepared, { events: ofEvents, messages: ofMessages }),
-    }));
+    const { sent, messages } = sendLanes(sender, prepared, lastMessages);
+    if (messages !== undefined) lastMessages = messages;
+    const settled = settledOf(rows, prepared, sent);
     // It is awaited later, in order. Until then a failure must not count as unhandled.
     settled.catch(() => undefined);
     onTheWay.push({ settled, characters: prepared.characters });
@@ -251,10 +244,10 @@ async function importFile({
 
 type OnTheWay = { readonly settled: Promise<Settled>; readonly characters: number };
 
-/** A record, and the position in its chunk of the row that it comes from. */
-type Placed = { readonly row: number; readonly json: string };
+/** Records, and of each the position in its chunk of the row that it comes from. */
+type Placed = { readonly rows: number[]; jsons: string[] };
 type Prepared = {
-  readonly lanes: Readonly<Record<Lane, Placed[]>>;
+  readonly lanes: Readonly<Record<Lane, Placed>>;
   /** Rows that are not sent, with the reason. */
   readonly faults: ReadonlyMap<number, string>;
   readonly characters: number;
@@ -265,7 +258,7 @@ function prepare(
   mapper: Mapper,
   note: (record: Outgoing, place: number) => void,
 ): Prepared {
-  const lanes: Record<Lane, Placed[]> = { events: [], messages: [] };
+  const lanes: Record<Lane, Placed> = { events: { rows: [], jsons: [] }, messages: { rows: [], jsons: [] } };
   const faults = new Map<number, string>();
   let characters = 0;
   for (let row = 0; row < rows.length; row++) {
@@ -277,7 +270,8 @@ function prepare(
     for (const record of mapped) {
       const { lane, json } = record;
       note(record, (rows[row] as Row).place);
-      lanes[lane].push({ row, json });
+      lanes[lane].rows.push(row);
+      lanes[lane].jsons.push(json);
       characters += json.length;
     }
   }
@@ -286,52 +280,46 @@ function prepare(
 
 const nothing: Sent = { stored: 0, repeats: 0, refused: [] };
 
-function sendLane(sender: Sender, lane: Lane, records: readonly Placed[]): Promise<Sent> {
-  if (records.length === 0) return Promise.resolve(nothing);
-  return sender.send(
-    lane,
-    records.map(({ json }) => json),
-  );
+/**
+ * Sends what was prepared; messages only after those before, since their order decides how users are merged. `messages` settles with
+ * the messages. Nothing keeps the texts of events that are under way: what lives for as long as that is what the garbage collector copies.
+ */
+function sendLanes(sender: Sender, { lanes: { events, messages } }: Prepared, before: Promise<unknown>) {
+  const sentEvents = events.jsons.length === 0 ? nothing : sender.send('events', events.jsons);
+  events.jsons = [];
+  if (messages.jsons.length === 0) return { sent: Promise.all([sentEvents, nothing]), messages: undefined };
+  const sentMessages = before.then(() => sender.send('messages', messages.jsons));
+  return { sent: Promise.all([sentEvents, sentMessages]), messages: sentMessages };
 }
 
-/** What happened to each row. The service says how many records of a batch were repeats, not which; only the number matters here. */
-function resultsOf(
+/** What happened to the rows. The service says how many records of a batch were repeats, not which; only the number matters here. */
+async function settledOf(
   rows: readonly Row[],
   { lanes, faults }: Prepared,
-  sent: Readonly<Record<Lane, Sent>>,
-): RowResult[] {
-  const reasons = new Map(faults);
+  sending: Promise<readonly [Sent, Sent]>,
+): Promise<Settled> {
+  const [events, messages] = await sending;
+  const sent = { events, messages };
+  const refused = new Map(faults);
   for (const lane of ['events', 'messages'] as const)
-    for (const { index, reason } of sent[lane].refused as readonly Refused[])
-      reasons.set((lanes[lane][index] as Placed).row, reason);
-  const perRow = lanes.events.length > 0 ? 'events' : 'messages';
-  let repeats = sent[perRow].repeats;
-  return rows.map((_, row) => {
-    const refused = reasons.get(row);
-    if (refused !== undefined) return { refused };
-    if (repeats === 0) return 'stored';
-    repeats -= 1;
-    return 'repeat';
-  });
+    for (const { index, reason } of sent[lane].refused)
+      refused.set(lanes[lane].rows[index] as number, reason);
+  const { repeats } = sent[lanes.events.rows.length > 0 ? 'events' : 'messages'];
+  return { rows, refused, repeats: Math.min(repeats, rows.length - refused.size) };
 }
 
 /** Counts a chunk, entirely or not at all, since writing the rejects file may fail. */
 function add(
   file: FileState,
-  rows: readonly Row[],
-  results: readonly RowResult[],
+  { rows, refused, repeats }: Settled,
   refuse: (row: Row, reason: string) => void,
 ): void {
-  const counts: Counts = { read: rows.length, stored: 0, repeats: 0, refused: 0 };
-  for (const [index, result] of results.entries()) {
-    if (result === 'stored') counts.stored += 1;
-    else if (result === 'repeat') counts.repeats += 1;
-    else {
-      counts.refused += 1;
-      refuse(rows[index] as Row, result.refused);
-    }
-  }
-  for (const name of Object.keys(counts) as (keyof Counts)[]) file[name] += counts[name];
+  for (const index of [...refused.keys()].sort((one, other) => one - other))
+    refuse(rows[index] as Row, refused.get(index) as string);
+  file.read += rows.length;
+  file.stored += rows.length - refused.size - repeats;
+  file.repeats += repeats;
+  file.refused += refused.size;
   file.place = (rows.at(-1) as Row).place;
 }
 
@@ -442,7 +430,7 @@ export async function runDry(
         const mapped = mapper.map(row);
         if (!('fault' in mapped)) {
           for (const record of mapped) {
-            ownKeys.note(record, `${input.name}:${row.place}`);
+            ownKeys.note(record, input.name, row.place);
             if (first.length < shownRecords) first.push(record.json);
           }
           continue;

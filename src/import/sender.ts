@@ -106,11 +106,13 @@ export function createSender(
     };
   }
 
+  const heads: Readonly<Record<Lane, string>> = {
+    events: `{"app_id":${JSON.stringify(appId)},"events":[`,
+    messages: '{"batch":[',
+  };
+
   function bodyOf(lane: Lane, records: readonly string[]): Buffer {
-    const list = records.join(',');
-    return Buffer.from(
-      lane === 'events' ? `{"app_id":${JSON.stringify(appId)},"events":[${list}]}` : `{"batch":[${list}]}`,
-    );
+    return Buffer.from(`${heads[lane]}${records.join(',')}]}`);
   }
 
   function post(lane: Path, body: Buffer, query = ''): Promise<Answer> {
@@ -179,26 +181,46 @@ export function createSender(
     }
   }
 
-  async function send(lane: Lane, records: readonly string[]): Promise<Sent> {
+  function send(lane: Lane, records: readonly string[]): Promise<Sent> {
     // In some exports one row holds many events.
     if (records.length > counts.bulkEventsMax) return sendHalves(lane, records);
     const sent = bodyOf(lane, records);
     if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
+    return sendBody(
+      lane,
+      sent,
+      Uint32Array.from(records, ({ length }) => length),
+    );
+  }
+
+  /** Sends a body whose records have these lengths in characters: while it is under way, their texts are not kept beside it. */
+  async function sendBody(lane: Lane, sent: Buffer, lengths: Uint32Array): Promise<Sent> {
     const answer = await postUntilAnswered(lane, sent);
     const { status, body, repeats } = answer;
     const isGateway = !isOurs(answer);
     if (status === 200 || (!isGateway && body.errors !== undefined)) {
       const refused = (body.errors ?? []).map(({ index, message }) => ({ index, reason: message }));
-      return { stored: records.length - refused.length - repeats, repeats, refused };
+      return { stored: lengths.length - refused.length - repeats, repeats, refused };
     }
     if (isGateway) refusedBytes = Math.min(refusedBytes, sent.length);
     const { code = '', message = `the service answers ${status}` } = body.err ?? {};
     if (status === 401 || aboutSending.has(code)) throw new ImportError(message);
-    if (records.length > 1) return sendHalves(lane, records);
+    if (lengths.length > 1) return sendHalves(lane, recordsIn(lane, sent, lengths));
     const reason = isGateway
       ? `A gateway before the service answers 413: it takes no request of ${sent.length} bytes.`
       : message;
     return { stored: 0, repeats: 0, refused: [{ index: 0, reason }] };
+  }
+
+  /** The records that `bodyOf` made a body of. */
+  function recordsIn(lane: Lane, body: Buffer, lengths: Uint32Array): string[] {
+    const text = body.toString('utf8');
+    let end = heads[lane].length - 1;
+    return Array.from(lengths, (length) => {
+      const start = end + 1;
+      end = start + length;
+      return text.slice(start, end);
+    });
   }
 
   async function sendHalves(lane: Lane, records: readonly string[]): Promise<Sent> {

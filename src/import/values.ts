@@ -30,6 +30,22 @@ export function nameIn(column: string, value: unknown): Name {
   return { fault: `has neither a text nor an integer in the column ${column}` };
 }
 
+/** The value of a column, or at a path of names separated by dots. */
+export function valueAt(row: Readonly<Record<string, unknown>>, column: string): unknown {
+  if (Object.hasOwn(row, column)) return row[column];
+  if (!column.includes('.')) return undefined;
+  let value: unknown = row;
+  for (const name of column.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = (value as Record<string, unknown>)[name];
+  }
+  return value;
+}
+
+export function nameAt(row: Readonly<Record<string, unknown>>, column: string | undefined): Name {
+  return column === undefined ? undefined : nameIn(column, valueAt(row, column));
+}
+
 /** Why a name is not usable, in words that continue a sentence about the row; undefined if it is. */
 export function faultIn(name: unknown): string | undefined {
   return typeof name === 'object' ? (name as { fault: string }).fault : undefined;
