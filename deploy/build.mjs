@@ -1,6 +1,6 @@
-// Builds dist/: the compiled TypeScript and the files that the code reads at run time. Does nothing if nothing changed
-// since the last build. It prints to stderr only, so that commands which build first keep their stdout clean.
-// Plain JavaScript without dependencies, since it runs before anything is built.
+// Builds dist/: the compiled TypeScript, and the files that the code reads at run time. Does nothing if nothing changed since the last
+// build. It prints only to stderr, so that commands that build first keep their stdout clean. Plain JavaScript without dependencies, since
+// it runs before anything is built.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -24,7 +24,7 @@ const stampFile = join(dist, '.build-stamp');
 const minified = join(root, 'node_modules/.cache/sluice/minified');
 const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
-/** The documentation that the console's server has, with the folders of its pages. */
+/** The documentation that the console's server serves, with the folders of its pages. */
 const docs = { from: ['src', 'deploy'], to: 'src/console/docs' };
 const settings = [
   'tsconfig.json',
@@ -36,7 +36,7 @@ const settings = [
   'deploy/bundle-programs.mjs',
 ];
 const ofConsole = ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'];
-/** Files that are made of all that their entries import. */
+/** Files that are each bundled from an entry and everything that it imports. */
 const bundles = [
   // The client library for pages.
   {
@@ -48,23 +48,23 @@ const bundles = [
   {
     entry: 'src/parsing/csv/user-list.ts',
     file: 'src/console/user-lists.js',
-    // The build of the parser that brings a browser what it has from Node.
+    // The build of the parser that contains for browsers what Node already has.
     options: ['--format=esm', '--target=es2022', '--alias:csv-parse/sync=csv-parse/browser/esm/sync'],
   },
   { entry: 'src/console/demo/demo.tsx', file: 'src/console/demo/demo.js', options: ofConsole },
 ];
-/** The console, for the browsers of administrators. What its first page does not need is in files beside it, which it loads later. */
+/** The console, for the browsers of administrators. What its first page does not need is in separate files, which it loads later. */
 const consoleBundle = { entry: 'src/console/main.tsx', file: 'src/console/console.js', options: ofConsole };
 /** The styles of the console with the Event Visualizer, of the demo, and of the documentation. */
 const styles = ['console.css', 'demo.css', 'docs.css'].map((name) => `src/console/styles/${name}`);
-/** The types and routes of the library's clients are made of the documents of the service. */
+/** The types and routes of the library's clients are generated from the service's OpenAPI documents. */
 const clients = { entry: 'deploy/client-operations.ts', folder: 'src/libraries/producer' };
-/** It takes the place of the compiler's output, so that it loads fast. */
+/** It replaces the compiler's output, so that it loads fast. */
 const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.js' };
-/** The viewer of the console's page API comes minified, and is too much for terser. */
+/** The viewer of the console's API page is already minified, and is too much for terser. */
 const viewer = { entry: 'src/console/reference/frame.ts', file: 'src/console/reference.js' };
 /**
- * What the processes use of packages: one file for each instead of the compiler's output, and one more for what they share.
+ * What the processes use of packages: one file for each, instead of the compiler's output, and one more for the code that they share.
  * Loaded file by file, these packages took two thirds of a worker's start.
  */
 const packages = 'src/packages';
@@ -85,7 +85,7 @@ export function isBuilt() {
 export async function build() {
   if (isBuilt()) return true;
   rmSync(stampFile, { force: true });
-  // First, since steps below load code that reads them.
+  // First, since steps below load code that reads these files.
   for (const source of listSources().filter((name) => !isBundled(name) && !/\.tsx?$/.test(name))) {
     const to = join(dist, outputOf(source));
     mkdirSync(dirname(to), { recursive: true });
@@ -95,14 +95,14 @@ export async function build() {
   const sources = listSources();
   const stamp = fingerprint(sources);
   removeOrphans(new Set(sources.map(outputOf)));
-  // The compiler's own record assumes that its outputs still exist.
+  // The compiler's own record of what is up to date assumes that its outputs still exist.
   if (sources.some((source) => !isBundled(source) && !existsSync(join(dist, outputOf(source))))) {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
   }
   const compiled = compile(root).then(async (isDone) => isDone && (await replaceOutputs(sources)));
   const steps = [
     compiled,
-    // Compiles the client library a second time, against the language of its browsers and without Node's types.
+    // Compiles the client library a second time, with the language level of its browsers and without Node's types.
     compile(join(root, 'src/libraries/client')),
     // The console is checked against a browser's types; only its bundle is used.
     compile(join(root, 'src/console')),
@@ -116,10 +116,10 @@ export async function build() {
   return true;
 }
 
-/** Writes the sources of the library's clients, from what the routes say before they are compiled. */
+/** Writes the generated sources of the library's clients, from the routes' documents, before the library is compiled. */
 async function writeClients() {
   const module = join(dist, '.client-operations.mjs');
-  // Where the scripts are that the routes' modules read.
+  // The folder of the scripts that the routes' modules read.
   const place = pathToFileURL(join(dist, 'src/redis/scripts.js'));
   const options = [
     '--bundle',
@@ -163,8 +163,8 @@ async function bundle({ entry, file, options }) {
 }
 
 /**
- * terser makes a bundle a tenth smaller than esbuild does, and another hundredth smaller if esbuild has shortened the
- * syntax first. It takes seconds of CPU, so its results are kept, by the hash of what goes in.
+ * terser makes a bundle a tenth smaller than esbuild does, and another hundredth smaller if esbuild has already shortened the syntax. It
+ * takes seconds of CPU, so its results are cached by the hash of its input.
  */
 async function minify(from, to, options) {
   const name = basename(to);
@@ -177,7 +177,7 @@ async function minify(from, to, options) {
     mkdirSync(dirname(out), { recursive: true });
     const map = `content='${from}.map',filename='${name}',url='${name}.map',includeSources`;
     const compress = 'passes=3,unsafe_arrows,lhs_constants=false';
-    // As a module: the names at its top are its own.
+    // As a module, so that its top-level names are its own.
     const module = options.includes('--format=esm') ? ['--module'] : [];
     const args = [
       '--ecma',
@@ -200,7 +200,7 @@ async function minify(from, to, options) {
   return true;
 }
 
-/** With what the console has to know of the administration's commands, by their definitions (src/console/commands.ts). */
+/** Includes what the console has to know about the administration's commands, taken from their definitions (src/console/commands.ts). */
 async function bundleConsole() {
   const { entry, file, options } = consoleBundle;
   const module = pathToFileURL(join(dist, 'src/admin/commands.js'));
@@ -250,12 +250,12 @@ function bundleStyles() {
 async function bundleViewer() {
   const out = join(dist, viewer.file);
   const options = ['--bundle', '--format=iife', '--target=es2022', '--minify', '--legal-comments=eof'];
-  // It warns of a worker that the viewer begins only elsewhere.
+  // It warns about a worker that the viewer starts only elsewhere.
   if (
     !(await run('esbuild', [join(root, viewer.entry), ...options, '--log-level=error', `--outfile=${out}`]))
   )
     return false;
-  // The picture of its makers, from their server: the policy of the frame would refuse it, and say so at every load.
+  // A picture of the viewer's makers, from their server: the policy of the frame would refuse it, and report that at every load.
   const picture = /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(-full)?\.svg/g;
   writeFileSync(out, readFileSync(out, 'utf8').replaceAll(picture, 'data:,'));
   return true;
@@ -278,7 +278,7 @@ function bundlePackages(sources) {
     '--minify-syntax',
     '--minify-whitespace',
     '--log-level=warning',
-    // A native module finds its binary by the place of its own files.
+    // A native module finds its binary relative to its own files.
     '--external:msgpackr-extract',
     `--banner:js=${withRequire}`,
     `--outdir=${join(dist, packages)}`,
@@ -322,7 +322,7 @@ function listFiles(folder) {
     .map((entry) => join(entry.parentPath ?? entry.path, entry.name));
 }
 
-/** Whether a source is only in a bundle. */
+/** Whether a source appears only in a bundle. */
 function isBundled(source) {
   return source.startsWith('src/console/') && !/\.(html|svg|md)$/.test(source);
 }
@@ -342,7 +342,7 @@ function fingerprint(sources) {
   return hash.digest('hex');
 }
 
-/** Removes the compiled files of sources that are gone: they could still be imported. */
+/** Removes the compiled files of sources that no longer exist, since they could still be imported. */
 function removeOrphans(outputs) {
   for (const file of folders.flatMap((folder) => listFiles(join(dist, folder)))) {
     const name = relative(dist, file).replace(/\.(js\.map|d\.ts)$/, '.js');

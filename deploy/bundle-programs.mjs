@@ -1,6 +1,6 @@
-// Bundles each program with all our modules that it imports into one file, instead of the compiler's output: loading a few
-// hundred files took half of a start. Packages, and the bundles that the build makes of them, stay files of their own. Called by
-// build.mjs; `node deploy/bundle-programs.mjs DIST` does it in a copy of dist/ whose compiled files were changed.
+// Bundles each program with all our modules that it imports into one file, which replaces the compiler's output: loading a few hundred
+// files took half of a start. Packages, and the bundles that the build makes of them, remain separate files. Called by build.mjs; `node
+// deploy/bundle-programs.mjs DIST` does it in a copy of dist/ whose compiled files were changed.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
@@ -14,7 +14,7 @@ const programs = [
   'src/migrate',
   'src/admin/main',
   'workers/main',
-  // Not in an image, which uses a server elsewhere.
+  // Not in an image, which uses a separate server.
   'deploy/local/clickhouse/main',
 ].filter((program) => existsSync(join(root, `${program}.ts`)));
 /** Compiled files that are bundles themselves. */
@@ -28,7 +28,7 @@ for (const program of programs) {
     return path.startsWith('.') ? path : `./${path}`;
   };
   await build({
-    // The compiler's output of a program may be an earlier bundle, so the source of this one file is taken.
+    // The compiler's output of a program may be an earlier bundle, so for this one file the source is used.
     entryPoints: [source],
     outfile,
     bundle: true,
@@ -48,7 +48,7 @@ for (const program of programs) {
             const file = join(importer === source ? join(dist, dirname(program)) : resolveDir, path);
             return isBundle.test(file) ? { path: fromOutfile(file), external: true } : { path: file };
           });
-          // A module that reads files beside itself must look for them at its own place.
+          // A module that reads files beside itself must look for them beside its own source.
           onLoad({ filter: /\.[jt]s$/ }, ({ path }) => {
             const file = path === source ? outfile : path;
             const place = `new URL(${JSON.stringify(fromOutfile(file))}, import.meta.url).href`;

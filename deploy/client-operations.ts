@@ -1,5 +1,5 @@
-// Makes the types of the library's clients from the OpenAPI documents of the service: for each operation what it takes and what it
-// answers, and its method and path. build.mjs writes them before it compiles the library; the repository does not have them.
+// Generates the types of the library's clients from the OpenAPI documents of the service: the parameters and the answer of each operation,
+// and its method and path. build.mjs writes them before it compiles the library; they are not in the repository.
 
 import { adminApiRoutes } from '../src/http/endpoints/admin-api.js';
 import { deletionRoutes } from '../src/http/endpoints/deletion.js';
@@ -38,7 +38,7 @@ type Client = {
   readonly has: (path: string, operation: Operation) => boolean;
 };
 
-/** The library's files by name, as the service's routes document themselves, whatever the service works with. */
+/** The library's generated files by name, from the documents of the service's routes. The routes are only made, not served. */
 export function writtenSources(): Readonly<Record<string, string>> {
   const nothing = {} as never;
   const ofDeletion = [...deletionRoutes(nothing), ...suppressionRoutes(nothing), ...exportRoutes(nothing)];
@@ -48,12 +48,12 @@ export function writtenSources(): Readonly<Record<string, string>> {
   );
 }
 
-/** The document as its readers get it. */
+/** The document in the form in which clients get it. */
 function documentOf(parts: readonly OpenApiPart[], routes: readonly Route[]): OpenApiDocument {
   return JSON.parse(JSON.stringify(openApiDocument('', parts, routes))) as OpenApiDocument;
 }
 
-/** The sources of the library's files by name. Types are apart, so that no source map has them. */
+/** The sources of the library's generated files by name. Types are in a separate file, so that no source map contains them. */
 export function operationsSources(
   publicDocument: OpenApiDocument,
   adminDocument: OpenApiDocument,
@@ -83,7 +83,7 @@ export function operationsSources(
 
 const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service.`;
 
-/** The types, with those objects and lists of words once that are there several times and longer than a line. */
+/** The types, in which objects and lists of words that occur several times and are longer than a line are declared once. */
 function withShared(types: string): string {
   const shared = longestRepeated(types);
   if (shared === undefined) return types;
@@ -102,7 +102,7 @@ function longestRepeated(types: string): string | undefined {
   return repeated.filter((type) => !type.startsWith('{ given')).sort((a, b) => b.length - a.length)[0];
 }
 
-/** The name that a type has already, else one of the operation and the field where it is first. */
+/** The name that a type already has, or else a name made of the operation and the field where it first occurs. */
 function nameOf(type: string, types: string): string {
   const declared = types.split(` = ${type};\n`)[0]?.match(/type (\w+)$/)?.[1];
   if (declared !== undefined) return declared;
@@ -142,7 +142,7 @@ function answerOf({ responses }: Operation): Schema | undefined {
   return (responses['200'] ?? responses['201'])?.content?.['application/json']?.schema;
 }
 
-/** Parameters of the path and the query, and the fields of the body, together. */
+/** The parameters of the path and the query together with the fields of the body. */
 function paramsOf(operation: Operation, document: OpenApiDocument, named: Map<string, string>): string {
   const inUrl = (operation.parameters ?? []).filter((each) => each.in === 'path' || each.in === 'query');
   const fields = inUrl.map(

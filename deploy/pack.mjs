@@ -1,6 +1,6 @@
-// Makes the packages that producers install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs in
-// dist/packages. Each has what its entries import, for `import` and for `require`, with source maps and types; its programs; the
-// page of the library as README; and the licence. Prints the paths of the tarballs.
+// Makes the packages that users install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs in dist/packages.
+// Each contains what its entries import, for `import` and for `require`, with source maps and types; its programs; the library's page as
+// README; and the licence. Prints the paths of the tarballs.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ const packages = [
     keywords: ['analytics', 'events', 'tracking', 'gdpr'],
     esbuild: ['--platform=node', '--target=node18'],
     programs: { 'sluice-import': 'src/import/main.ts' },
-    // Only the program needs these. The library works without them after an installation with --omit=optional.
+    // Only the program needs these. After an installation with --omit=optional the library works without them.
     optional: [
       'cli-progress',
       'csv-parse',
@@ -87,8 +87,8 @@ function pack(description) {
 }
 
 /**
- * The code is there once, as CommonJS, and the ES modules only name it. So a program that uses both has one library and not
- * two. esbuild splits ES modules only, so the shared parts are split first and then made CommonJS.
+ * The code exists once, as CommonJS, and the ES modules only re-export it. So a program that uses both has one library, not two. esbuild
+ * can split only ES modules, so shared parts are split first and then converted to CommonJS.
  */
 function bundle({ source, entries, esbuild }, folder) {
   const files = entries.map((entry) => join(root, source, `${entry}.ts`));
@@ -109,12 +109,12 @@ function bundle({ source, entries, esbuild }, folder) {
 }
 
 /**
- * Shortens a file's source map to the places where lines of a source begin, and the sources to their lines without comments.
- * That is enough for stack traces. A file that has only imports needs no map.
+ * Reduces a file's source map to the positions where lines of a source begin, and the sources to their lines without comments, which is
+ * enough for stack traces. A file that only has imports needs no map.
  */
 function shortenMap(file) {
   const map = JSON.parse(readFileSync(`${file}.map`, 'utf8'));
-  // Sources are named as in the project.
+  // Sources are named by their paths in the project.
   const sources = map.sources.map((path) => path.replace(/^.*\/src\//, 'src/'));
   if (!sources.some((path) => path.startsWith('src/'))) {
     rmSync(`${file}.map`);
@@ -138,7 +138,7 @@ function shortenMap(file) {
 const requiring =
   "--banner:js=import{createRequire as requireFrom}from'node:module';const require=requireFrom(import.meta.url);";
 
-/** Each program is one file, started by another one that reports a missing package. */
+/** Each program is one file. Another file starts it, and reports a missing package. */
 function writePrograms({ programs = {}, optional = [], external = [], assets = [] }, folder) {
   for (const [name, source] of Object.entries(programs)) {
     const externals = [...optional, ...external].map((dependency) => `--external:${dependency}`);
@@ -166,7 +166,7 @@ try {
 `;
 }
 
-/** For each entry, a module that exports its names, and its types. */
+/** Writes a module for each entry that exports its names, and its types. */
 function writeModules({ source, entries }, folder) {
   mkdirSync(folder);
   for (const entry of entries) {
@@ -182,7 +182,7 @@ function writeModules({ source, entries }, folder) {
   }
 }
 
-/** The declarations of the entries and of what they import. */
+/** Copies the declarations of the entries and of what they import. */
 function copyTypes({ source, entries }, folder) {
   const waiting = entries.map((entry) => join(root, 'dist', source, `${entry}.d.ts`));
   const seen = new Set(waiting);
@@ -213,7 +213,7 @@ function manifestOf({ name, description, entries, source, keywords, programs, op
     description,
     license: project.license,
     keywords,
-    // npm compares it with the provenance, so it is where the workflow runs.
+    // npm compares this with the provenance, so it has to be the repository where the workflow runs.
     ...(process.env.GITHUB_REPOSITORY && {
       repository: { type: 'git', url: `git+https://github.com/${process.env.GITHUB_REPOSITORY}.git` },
     }),
@@ -240,12 +240,12 @@ function manifestOf({ name, description, entries, source, keywords, programs, op
   };
 }
 
-/** The version that the project has, and later ones that are compatible with it. */
+/** The version range of a dependency: the version in the project, and later ones compatible with it. */
 function versionOf(dependency) {
   return `^${{ ...project.devDependencies, ...project.dependencies }[dependency]}`;
 }
 
-/** For tools that do not know `exports`: each further entry has a folder that says where it is. */
+/** For tools that do not support `exports`: each further entry has a folder that says where it is. */
 function writePointers({ source, entries }, folder) {
   for (const entry of entries.filter((name) => name !== 'index')) {
     mkdirSync(join(folder, entry));
@@ -257,7 +257,7 @@ function writePointers({ source, entries }, folder) {
   }
 }
 
-/** Links to other pages of the project become text: the package does not have them. */
+/** Links to other pages of the project become plain text, since the package does not contain them. */
 function withoutLinksOut(page) {
   return page.replaceAll(/\[([^\]]+)\]\((?!https?:|#)[^)]+\)/g, '$1');
 }

@@ -4,8 +4,8 @@
 GRANT TABLE ENGINE ON ReplicatedMergeTree TO sluice;
 GRANT TABLE ENGINE ON ReplicatedReplacingMergeTree TO sluice;
 GRANT SELECT ON system.replicas TO sluice;
--- Tables are made, synced and dropped on all replicas.
+-- Tables are created, synced and dropped on all replicas.
 GRANT CLUSTER ON *.* TO sluice;
 GRANT SYSTEM SYNC REPLICA ON sluice.* TO sluice;
--- Markers, running inserts and mutations are looked for on all replicas. This right reaches other servers too.
+-- The service looks for markers, running inserts and mutations on all replicas. This right reaches other servers too.
 GRANT REMOTE ON *.* TO sluice;

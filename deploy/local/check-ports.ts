@@ -1,11 +1,11 @@
-// Checks, before anything starts, that every port of the start is free.
+// Checks, before anything starts, that every port that the start needs is free.
 
 import type { Config } from '../../src/config.js';
 import { placesOf } from './clickhouse/places.js';
 import { probePort } from './ports.js';
 import { StartError } from './start-error.js';
 
-/** Throws StartError, whose message names the variable, when a port is taken or given twice. */
+/** Throws StartError, which names the variable, if a port is taken or assigned twice. */
 export async function checkPorts(config: Config): Promise<void> {
   const ports = [
     { variable: 'PORT', host: config.host, port: config.port },
@@ -36,7 +36,7 @@ export async function checkPorts(config: Config): Promise<void> {
   }
 }
 
-/** Of the servers of Redis and their sentinels. */
+/** The ports of the Redis servers and their sentinels. */
 function redisPorts({ redisEmbedded, redisPort, redisNodes, redisSentinels }: Config): number[] {
   if (!redisEmbedded) return [];
   const count = redisNodes + (redisSentinels?.sentinels.length ?? 0);

@@ -12,7 +12,7 @@ import { StartError } from './start-error.js';
 
 const backoffMsMin = 100;
 const backoffMsMax = 5_000;
-/** A child that was healthy for this long has recovered: after its next end the pauses begin again at the shortest. */
+/** A child that was healthy for this long has recovered: after its next end the pauses start again from the shortest. */
 const recoveredAfterMs = 30_000;
 const healthPollMs = 50;
 const waitingLineEveryMs = 10_000;
@@ -21,11 +21,11 @@ const hurriedStopMs = 1_000;
 export type ChildSpec = {
   readonly name: string;
   readonly program: Program;
-  /** Our programs have an IPC channel: when it ends, they know that their parent is gone. */
+  /** Whether the program has an IPC channel, as ours do: when it closes, they know that their parent is gone. */
   readonly ipc: boolean;
-  /** What is done before each start of the program. */
+  /** Work to be done before each start of the program. */
   readonly prepare?: (stopping: AbortSignal) => Promise<void>;
-  /** Answers whether the process serves; throwing means that it does not yet. */
+  /** Settles with whether the process is serving; a rejection means that it is not serving yet. */
   readonly healthy: (pid: number) => Promise<boolean>;
   /** The deadline of the first start. Later starts have none. */
   readonly healthyMsMax: number;
@@ -36,9 +36,9 @@ export type ChildSpec = {
 export type Child = {
   readonly name: string;
   readonly pid: number | undefined;
-  /** Settles when the child is healthy for the first time, or was stopped before; rejects with StartError. */
+  /** Settles when the child is healthy for the first time, or was stopped before that; rejects with StartError. */
   start(): Promise<void>;
-  /** Ends the child and its restarts; settles when it is gone. `hurry` shortens the wait before SIGKILL. */
+  /** Ends the child and its restarts, and settles when it is gone. `hurry` shortens the wait before SIGKILL. */
   stop(hurry: AbortSignal): Promise<void>;
 };
 
@@ -76,7 +76,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
       try {
         await spec.prepare?.(stopping.signal);
       } catch (error) {
-        // Such as a full disk, which an administrator repairs.
+        // For example because of a full disk, which an administrator can fix.
         if (!everHealthy) throw error;
         await pauseAfter(`cannot be started (${(error as Error).message})`);
         if (!stopping.signal.aborted) continue;
@@ -91,7 +91,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
         everHealthy = true;
         onHealthy();
       } else if (!everHealthy && child.signalCode === null) {
-        // The child ended by itself, or never became healthy: another attempt would end the same way.
+        // The child ended by itself, or never became healthy: another attempt would end in the same way.
         return onFailure(
           new StartError(`${spec.name} ${whatHappened(child)}${lastWords()} (its log: ${log.path})`),
         );
@@ -111,13 +111,13 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     const channel = spec.ipc ? (['ipc'] as const) : [];
     const child = launch(spec.program, ['ignore', log.fd, log.fd, lock.fd, ...channel], 'TERM');
     current = child;
-    // Without an error listener a missing program would end the supervisor; `ended` treats it like an end.
+    // Without an error listener a missing program would end the supervisor. `ended` treats it like an end.
     child.on('error', () => undefined);
     if (child.pid !== undefined) lock.note(spec.name, child.pid);
     return child;
   }
 
-  /** Settles with whether the child is healthy: when it is, has ended, is being stopped, or after `msMax`. */
+  /** Settles when the child is healthy, has ended or is being stopped, or after `msMax`; with whether it is healthy. */
   async function untilHealthy(child: ChildProcess, msMax: number): Promise<boolean> {
     const startedAt = performance.now();
     let saidAt = startedAt;
@@ -134,7 +134,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     return false;
   }
 
-  /** For Redis, whose log the console does not show as it grows. */
+  /** The last lines of the log. Needed for Redis, whose log the console does not follow. */
   function lastWords(): string {
     log.flush();
     if (spec.ipc) return '';

@@ -15,7 +15,7 @@ import { findOrMakeSecret } from './secrets.js';
 
 const minuteMs = 60_000;
 
-/** Redis answers while it loads; a large append-only file takes minutes. */
+/** Redis answers while it loads, which takes minutes for a large append-only file. */
 export async function redisSpec(config: Config): Promise<ChildSpec> {
   const dir = join(config.dataDir, 'redis');
   mkdirSync(dir, { recursive: true });
@@ -37,7 +37,7 @@ export async function redisSpec(config: Config): Promise<ChildSpec> {
   };
 }
 
-/** Whether a server can listen on a socket there, since some shared file systems have no sockets. Leaves nothing there. */
+/** Whether a server can listen on a socket at a path, since some shared file systems support no sockets. Leaves nothing there. */
 async function holdsSockets(path: string): Promise<boolean> {
   rmSync(path, { force: true });
   const server = createServer();
@@ -50,7 +50,7 @@ async function holdsSockets(path: string): Promise<boolean> {
   return true;
 }
 
-/** A ClickHouse server by its number, from 1. */
+/** The spec of a ClickHouse server by its number, from 1. */
 export function clickhouseSpec(config: Config, number: number): ChildSpec {
   const { name, httpPort } = placeOf(config, number);
   return {
@@ -75,8 +75,8 @@ export function workerSpec(config: Config, number: number): ChildSpec {
 }
 
 /**
- * The API processes share one port, so any of them may answer the check of another one that starts. `env` is what a
- * start on one machine adds to the environment.
+ * The API processes share one port, so any of them may answer the health check of another one that is starting. `env`: what a start on one
+ * machine adds to the environment.
  */
 export function apiSpec(config: Config, number: number, env: NodeJS.ProcessEnv): ChildSpec {
   const program = nodeProgram('src/main.js');
@@ -102,7 +102,7 @@ export function urlHost(host: string): string {
 }
 
 export async function answersOk(url: string): Promise<boolean> {
-  // Closes the connection after the answer: an open one would delay a server that has to stop.
+  // Closes the connection after the answer: an open one would delay a server that is stopping.
   const reply = await fetch(url, { headers: { connection: 'close' }, signal: AbortSignal.timeout(5_000) });
   await reply.arrayBuffer();
   return reply.ok;

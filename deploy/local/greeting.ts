@@ -1,4 +1,4 @@
-// What the start prints when everything runs: where things listen, and what to try.
+// What the start prints when everything is running: addresses, and what to try.
 
 import { writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -20,13 +20,13 @@ export type Bootstrap = {
   }[];
   /** Whether an operator of the console has chosen a password. */
   readonly has_operator: boolean;
-  /** Only when the account was created now. */
+  /** Only if the account was created now. */
   readonly api_key?: string;
 };
 
 /**
- * Returns the lines. The passwords of REDIS_URL and CLICKHOUSE_URL are not among them. `apiKey`, `invitation`: how their lines
- * show them.
+ * Returns the lines to print, without the passwords in REDIS_URL and CLICKHOUSE_URL. `apiKey`, `invitation`: the form in which these are
+ * shown.
  */
 export function greeting(
   config: Config,
@@ -99,12 +99,12 @@ export function greeting(
   ];
 }
 
-/** The first person of a deployment: every start invites them until there is an operator. */
+/** The first person of a deployment. Every start invites them until there is an operator. */
 export const firstOperator = 'operator@localhost';
 
 /**
- * How a start shows a secret: on a terminal as it is, otherwise by the name of a file that only its owner can read, since the
- * output may go to a log, which keeps it.
+ * How a start shows a secret: on a terminal as text, otherwise as the name of a file that only its owner can read, since the output may go
+ * to a log, which keeps it.
  */
 function showSecret(config: Config, name: string, secret: string, isTerminal: boolean): string {
   if (isTerminal) return secret;
@@ -135,7 +135,7 @@ function curlClickHouse(config: Config): string {
   return `curl -s${user} '${url.origin}${path}?database=${config.clickhouseDatabase}'`;
 }
 
-/** The URL of the embedded Redis names its port, which other programs use. */
+/** The embedded Redis is shown with its port, which other programs use. */
 function redisAddress({ redisEmbedded, redisNodes, redisPort, redisUrl }: Config): string {
   if (redisEmbedded && redisNodes === 1) return `redis://127.0.0.1:${redisPort}`;
   if (redisUrl.includes('-sentinel://')) return redisUrl.replace(/\/\/.*@/, '//');
@@ -150,7 +150,7 @@ function withoutSecrets(address: string): string {
   return url.href.replace(/\/$/, '');
 }
 
-/** Relative to the folder of the start if it is below that, and quoted for a shell if need be. */
+/** Relative to the folder of the start if it is below that; quoted for a shell if necessary. */
 function shortPath(path: string): string {
   const below = relative('', path);
   const short = below.startsWith('..') ? path : below;

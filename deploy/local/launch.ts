@@ -12,9 +12,9 @@ export type Program = {
 };
 
 /**
- * Starts the program in a process group of its own. Where `setpriv` exists (util-linux), the kernel sends
- * `parentDeathSignal` to it when this process dies, even by SIGKILL; the process id stays the same, since
- * setpriv replaces itself. Call it from the main thread: the kernel watches the thread that forked.
+ * Starts the program in its own process group. Where `setpriv` exists (util-linux), the kernel sends `parentDeathSignal` to the program
+ * when this process dies, even by SIGKILL. The process id stays the same, since setpriv replaces itself. To be called from the main thread:
+ * the kernel watches the thread that forked.
  */
 export function launch(
   program: Program,
@@ -29,12 +29,12 @@ export function launch(
   return spawn(command, args, { cwd: program.cwd, env: program.env, stdio, detached: true });
 }
 
-/** Whether it was started and has not ended. */
+/** Whether the child was started and has not ended. */
 export function isAlive(child: ChildProcess): boolean {
   return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
 }
 
-/** Ends what a launched program has started, such as a rewrite of the append-only file: it must not outlive its starter. */
+/** Ends what a launched program has started, such as a rewrite of the append-only file, since that must not outlive this process. */
 export function killGroup(pid: number): void {
   try {
     process.kill(-pid, 'SIGKILL');

@@ -1,9 +1,8 @@
 // Owns the claim on DATA_DIR: at most one supervisor, with its children, works in it.
 //
-// The lock is flock(2) on an open file that the children inherit, so the kernel holds it exactly as long as
-// any of them lives, whatever ended the supervisor, and nothing has to be cleaned up after kill -9. The file lists
-// their processes: for the message of a second start, and to end processes that a killed supervisor left behind. It also holds
-// the start's variables, by which commands find its ports.
+// The lock is flock(2) on an open file that the children inherit. So the kernel holds it exactly as long as one of them lives, however the
+// supervisor ended, and nothing has to be cleaned up after kill -9. The file lists their processes: for the message of a second start, and
+// to end processes that a killed supervisor left behind. It also has the start's variables, by which commands find its ports.
 
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
@@ -13,13 +12,13 @@ import { identifyProcess, isRunning, type ProcessIdentity, signalProcess } from 
 import { StartError } from './start-error.js';
 
 export type DataDirLock = {
-  /** The open file. Every child inherits it, and so shares the lock. */
+  /** The open file. Every child inherits it, and thereby shares the lock. */
   readonly fd: number;
-  /** Notes a child under its name, replacing an earlier one of that name. */
+  /** Records a child under its name, replacing an earlier one of that name. */
   note(name: string, pid: number): void;
-  /** From now on another start waits for the end of this one instead of giving up. */
+  /** From now on, another start waits for the end of this one instead of giving up. */
   noteStopping(): void;
-  /** Call it when the children are gone. */
+  /** To be called when the children are gone. */
   release(): void;
 };
 
@@ -30,15 +29,15 @@ type Holders = {
   readonly variables: Readonly<Record<string, string>>;
 };
 
-/** The children of a killed start end by themselves; after this time they are asked to, then killed. */
+/** The children of a killed start end by themselves. After this time they get SIGTERM, then SIGKILL. */
 const terminateAfterMs = 1_000;
 const killAfterMs = 20_000;
-/** A start that stops may take as long as all its kinds of children together. */
+/** A start that is stopping may take as long as all its kinds of children together. */
 const giveUpAfterMs = 100_000;
 
 /**
- * Settles when the lock is taken. Throws StartError when another supervisor holds it. Waits for a supervisor that is
- * stopping, and for the children of one that is gone; ends those children if they don't end by themselves.
+ * Settles when the lock is taken. Throws StartError when another supervisor holds it. Waits for a supervisor that is stopping, and for the
+ * children of one that is gone; ends those children if they do not end by themselves.
  */
 export async function lockDataDir(dataDir: string, say: (line: string) => void): Promise<DataDirLock> {
   const file = startFile(dataDir);
@@ -102,18 +101,18 @@ function openLockFile(dataDir: string, file: string): number {
   }
 }
 
-/** flock(1) locks the open file that it shares with this process, and leaves it locked. */
+/** Tries to take the lock. flock(1) locks the open file that it shares with this process, and leaves it locked. */
 function tryLock(fd: number, file: string): boolean {
   const { status } = spawnSync('flock', ['-n', '3'], { stdio: ['ignore', 'ignore', 'ignore', fd] });
   if (status === 0) return true;
   if (status === 1) return false;
-  // There is no flock(1) here, or the file system has no locks: rely on the processes noted in the file.
+  // flock(1) is missing, or the file system has no locks: rely on the processes listed in the file.
   const holders = readHolders(file);
   if (holders === 'unknown') return false;
   return holders === undefined || ![holders.supervisor, ...holders.children].some(isRunning);
 }
 
-/** Undefined if nobody is noted; `unknown` while the file is being written, or if a write of it was cut off. */
+/** Undefined if nobody is listed; `unknown` while the file is being written, or if writing it was interrupted. */
 function readHolders(file: string): Holders | 'unknown' | undefined {
   const text = readFileSync(file, 'utf8');
   if (text === '') return undefined;
@@ -124,7 +123,7 @@ function readHolders(file: string): Holders | 'unknown' | undefined {
   }
 }
 
-/** The file is not empty meanwhile: that would say that nobody holds the lock. */
+/** Writes without emptying the file first: an empty file would say that nobody holds the lock. */
 function writeHolders(fd: number, holders: Holders): void {
   const text = Buffer.from(`${JSON.stringify(holders)}\n`);
   writeSync(fd, text, 0, text.length, 0);

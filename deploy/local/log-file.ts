@@ -1,5 +1,5 @@
-// Owns the log file of one child. The child writes to it directly, so its log is kept even when the supervisor is
-// gone. The supervisor reads along, shows warnings and errors, and limits the size.
+// Owns the log file of one child. The child writes to it directly, so its log is kept even when the supervisor is gone. The supervisor
+// reads along, shows warnings and errors, and limits the size.
 
 import { closeSync, copyFileSync, fstatSync, ftruncateSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 const fileBytesMax = 20 * 1024 * 1024;
 const readBytesMax = 1024 * 1024;
 const pollMs = 250;
-/** Lines shown of one child in one period; the rest is counted. */
+/** How many lines of one child are shown in one period; further ones are only counted. */
 const shownLinesMax = 5;
 const shownPeriodMs = 10_000;
 
@@ -15,14 +15,14 @@ export type LogFile = {
   readonly path: string;
   /** For the child's stdout and stderr. */
   readonly fd: number;
-  /** Shows at once what was written since the last look. */
+  /** Shows at once what was written since the last check. */
   flush(): void;
   /** The last lines written since the file was opened, for the message about a child that ended. */
   lastLines(count: number): string[];
   close(): void;
 };
 
-/** Opens the file for appending and reads along. `show` is called with each line worth showing. */
+/** Opens the file for appending, and reads along. Calls `show` with each line that is worth showing. */
 export function openLogFile(
   path: string,
   isWorthShowing: (line: string) => boolean,
@@ -42,7 +42,7 @@ export function openLogFile(
 
   function flush(): void {
     const { size } = fstatSync(fd);
-    // If a child writes faster than this, only a part is read; the file has everything.
+    // If a child writes faster than this, only a part is shown; the file has everything.
     if (size - readTo > readBytesMax) readTo = size - readBytesMax;
     if (size > readTo) {
       const bytes = Buffer.alloc(size - readTo);
@@ -68,7 +68,7 @@ export function openLogFile(
     else hidden += 1;
   }
 
-  /** The child keeps its descriptor, so the content is moved away and the file stays. */
+  /** The child keeps its file descriptor, so the content is moved away and the file stays. */
   function rotate(): void {
     copyFileSync(path, `${path}.1`);
     ftruncateSync(fd, 0);

@@ -1,4 +1,4 @@
-// Turns a line of a child's log into what the terminal shows of it.
+// Turns a line of a child's log into the text for the terminal.
 
 const levelNames = new Map([
   [40, 'warn'],
@@ -6,7 +6,7 @@ const levelNames = new Map([
   [60, 'fatal'],
 ]);
 
-/** The short text of a warning, an error, or a line that is not a log entry (a stack); undefined for other entries. */
+/** A short text for a warning, an error, or a line that is not a log entry (a stack); undefined for other entries. */
 export function logLineText(line: string): string | undefined {
   if (!line.startsWith('{'))
     return line.trim() === '' ? undefined : line.replace(/^sluice: /, '').slice(0, 300);
@@ -22,7 +22,7 @@ function parse(line: string): Record<string, unknown> | undefined {
   try {
     return JSON.parse(line) as Record<string, unknown>;
   } catch {
-    // It begins like an entry but is not one.
+    // The line begins like an entry but is not one.
     return undefined;
   }
 }

@@ -1,5 +1,5 @@
-// The supervisor behind `npm start`. It starts Redis, ClickHouse, the workers and the API on one machine, in this order, each
-// one once the one before is healthy. It restarts whatever ends, and stops everything in reverse order.
+// The supervisor behind `npm start`. It starts Redis, ClickHouse, the workers and the API on one machine, in this order, each once the
+// previous one is healthy. It restarts whatever ends, and stops everything in reverse order.
 
 import { join } from 'node:path';
 import { type Config, readConfigOrExit } from '../../src/config.js';
@@ -135,7 +135,7 @@ function stopWithParent(): void {
   timer.unref();
 }
 
-/** Ends all children, the last started kind first; settles when they are gone. */
+/** Ends all children, the kind that was started last first. Settles when they are gone. */
 function stopAll(): Promise<void> {
   stopping.abort();
   lock?.noteStopping();

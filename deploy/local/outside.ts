@@ -1,5 +1,4 @@
-// Checks the Redis and the ClickHouse that run elsewhere: whether they answer, and whether Redis is configured to
-// keep what it acknowledges.
+// Checks a Redis and a ClickHouse that run elsewhere: whether they answer, and whether Redis is configured to keep what it acknowledges.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { createLog } from '../../src/log.js';
@@ -9,7 +8,7 @@ import { connect, type RedisAddress, serversOf, untilReady } from '../../src/red
 import { answersOk } from './children.js';
 import { StartError } from './start-error.js';
 
-/** A service that is started at the same time may take this long to answer. */
+/** How long a service that is being started at the same time may take to answer. */
 const answerMsMax = 10_000;
 
 /** Throws StartError when REDIS_URL does not answer; warns when the settings of a server can lose data. */
@@ -60,7 +59,7 @@ async function infosOfAll(address: RedisAddress, say: (line: string) => void): P
 
 async function redisInfo(url: string): Promise<string[]> {
   const redis = new Redis(url, { lazyConnect: true, retryStrategy: null, connectTimeout: 5_000 });
-  // The failed command says only that the connection is closed; this says why.
+  // The failed command only says that the connection is closed; this event says why.
   let cause: unknown;
   redis.on('error', (error) => {
     cause = error;

@@ -1,9 +1,9 @@
-// Answers whether a TCP port can be taken. Two uWebSockets.js processes share a port without an error
-// (SO_REUSEPORT), so a port counts as free only when nobody answers on it and an exclusive bind succeeds.
+// Finds out whether a TCP port is free. Two uWebSockets.js processes share a port without an error (SO_REUSEPORT), so a port counts as free
+// only if nobody answers on it and an exclusive bind succeeds.
 
 import { connect, createServer } from 'node:net';
 
-/** `free`, or the reason why not: `taken`, or the error code of the bind. */
+/** Settles with `free`, or with the reason why it is not: `taken`, or the error code of the bind. */
 export async function probePort(host: string, port: number): Promise<'free' | 'taken' | string> {
   if (await answers(reachableHost(host), port)) return 'taken';
   const code = await bindError(host, port);

@@ -1,5 +1,5 @@
-// Keeps other users of the machine out of DATA_DIR: only its owner can read what a start makes there, and a start closes what
-// is open, as in a copy of one.
+// Keeps other users of the machine out of DATA_DIR: only its owner can read what a start creates there, and a start closes what is open to
+// others, as in a copy of a DATA_DIR.
 
 import { chmodSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,14 +8,14 @@ import { StartError } from './start-error.js';
 const othersMask = 0o077;
 const stickyBit = 0o1000;
 
-/** From now on only its owner can read what this process and its children make. */
+/** From now on, only their owner can read the files that this process and its children create. */
 export function makeFilesPrivate(): void {
   process.umask(othersMask);
 }
 
 /**
- * Closes the folder first, so that nobody can reach into it meanwhile, then what is in it. Call it while no process works
- * in the folder. Throws StartError when the folder cannot be closed.
+ * Closes the folder first, so that nobody can get in while this runs, then its contents. To be called while no process works in the folder.
+ * Throws StartError when the folder cannot be closed.
  */
 export function closeToOthers(dataDir: string): void {
   const { mode, uid } = statSync(dataDir);
@@ -33,7 +33,7 @@ export function closeToOthers(dataDir: string): void {
   closeContents(dataDir);
 }
 
-/** A symbolic link may lead out of the folder; another user's file is unreachable in a closed one. */
+/** Skips symbolic links, which may lead out of the folder, and other users' files, which are unreachable in a closed folder. */
 function closeContents(folder: string): void {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);

@@ -1,4 +1,4 @@
-// Recognises a process again later: the system reuses process ids, but never with the same start time.
+// Recognises a process later on: the system reuses process ids, but never with the same start time.
 
 import { readFileSync } from 'node:fs';
 
@@ -14,7 +14,7 @@ export function identifyProcess(name: string, pid: number): ProcessIdentity {
   return startTicks === undefined ? { name, pid } : { name, pid, startTicks };
 }
 
-/** Whether exactly that process still runs. A zombie does not: it has ended and holds nothing. */
+/** Whether exactly that process is still running. A zombie is not: it has ended and holds nothing. */
 export function isRunning(identity: ProcessIdentity): boolean {
   if (identity.startTicks !== undefined) {
     const stat = readStat(identity.pid);
@@ -28,7 +28,7 @@ export function isRunning(identity: ProcessIdentity): boolean {
   }
 }
 
-/** Sends the signal if exactly that process still runs. */
+/** Sends the signal if exactly that process is still running. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): void {
   if (!isRunning(identity)) return;
   try {
@@ -45,7 +45,7 @@ function readStat(pid: number): { state: string; startTicks: string } | undefine
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return { state: fields[0] ?? '', startTicks: fields[19] ?? '' };
   } catch (error) {
-    // No such process, or no /proc. Anything else says nothing about the process.
+    // There is no such process, or no /proc. Any other error says nothing about the process.
     if (!['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
     return undefined;
   }

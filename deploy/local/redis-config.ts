@@ -1,22 +1,21 @@
-// Owns the configuration of the embedded Redis, and so what it guarantees.
+// Owns the configuration of the embedded Redis, and thereby what Redis guarantees.
 
 export type RedisSettings = {
   readonly port: number;
   readonly dir: string;
-  /** What every connection has to send first; undefined: nothing. */
+  /** The password that every connection has to send first; undefined for none. */
   readonly password?: string;
-  /** Whether it also listens on `redis.sock` in its folder, for processes of the same user. */
+  /** Whether Redis also listens on `redis.sock` in its folder, for processes of the same user. */
   readonly hasSocket: boolean;
   readonly appendfsync: 'always' | 'everysec' | 'no';
   readonly memoryBytesMax: number;
 };
 
 /**
- * Returns the text of redis.conf. Every write goes to the append-only file before it is answered
- * (`appendfsync always`). Redis refuses a write beyond the memory limit and never evicts anything. If a crash cut off
- * the end of the file, the next start drops that end instead of failing. Expired hashes are freed in another thread.
- * Redis rewrites the file from 256 MB on. It keeps no commands besides: the log of slow ones and the report of a crash
- * would hold identities.
+ * Returns the text of redis.conf. Every write goes to the append-only file before it is answered (`appendfsync always`). Redis refuses
+ * writes beyond the memory limit and never evicts anything. If a crash cut off the end of the file, the next start drops that end instead
+ * of failing. Expired hashes are freed in another thread. Redis rewrites the file from 256 MB on. It keeps commands nowhere else: the log
+ * of slow commands and crash reports are off, since they would contain identities.
  */
 export function redisConfig(settings: RedisSettings): string {
   return [

@@ -1,5 +1,5 @@
-// Several embedded servers of Redis, of which one is the primary, and the three sentinels that choose it (REDIS_NODES), on ports one
-// after another. A server that has lost its data never starts as the primary: all others would copy it.
+// Several embedded Redis servers, one of which is the primary, and the three sentinels that choose it (REDIS_NODES), on consecutive ports.
+// A server that has lost its data never starts as the primary, since all others would copy it.
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import { findOrMakeSecret } from './secrets.js';
 
 const name = 'sluice';
 const minuteMs = 60_000;
-/** How soon the sentinels give up on a primary that does not answer. */
+/** How long a primary does not answer until the sentinels give up on it. */
 const downMs = 2_000;
 
 export function redisNodeSpecs(config: Config): readonly ChildSpec[] {
@@ -50,7 +50,7 @@ function serverSpec(config: Config, number: number, password: string): ChildSpec
   };
 }
 
-/** The port of the server that is the primary, or is to be. */
+/** The port of the server that is the primary, or is to become it. */
 async function findPrimary(
   config: Config,
   number: number,
@@ -61,15 +61,15 @@ async function findPrimary(
   for (;;) {
     const told = await askSentinels(config, password);
     if (told === undefined) return firstPrimary(config);
-    // The sentinels choose another one while this one is away.
+    // The sentinels choose another one while this one is down.
     if (told !== own || hasData(config, number) || signal.aborted) return told;
     await pause(500);
   }
 }
 
-/** Before the sentinels run: the one that was the primary, or another one if that has lost its data. */
+/** Before the sentinels run: the last primary or, if that has lost its data, another server. */
 function firstPrimary(config: Config): number {
-  // They may have been killed before all of them noted the last choice.
+  // The sentinels may have been killed before all of them recorded the last choice.
   const [last] = numbers(3)
     .flatMap((number) => notedPrimary(config, number) ?? [])
     .sort((a, b) => b.epoch - a.epoch);
@@ -105,7 +105,7 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
       if (isOfPort(file, port) && notedPrimary(config, number)?.port === primary) return;
       const dir = join(config.dataDir, `redis-sentinel-${number}`);
       mkdirSync(dir, { recursive: true });
-      // What it learns it notes there itself.
+      // The sentinel itself records in this file what it learns.
       const lines = [
         'bind 127.0.0.1',
         `port ${port}`,
@@ -141,7 +141,7 @@ function hasData(config: Config, number: number): boolean {
   return existsSync(join(serverDir(config, number), 'appendonlydir'));
 }
 
-/** The primary that a sentinel has noted. Each choice has a higher epoch than those before. */
+/** The primary that a sentinel has recorded. Each choice has a higher epoch than the previous one. */
 function notedPrimary(config: Config, number: number): { port: number; epoch: number } | undefined {
   const text = read(sentinelFile(config, number));
   const port = /^sentinel monitor \S+ \S+ (\d+) /m.exec(text)?.[1];

@@ -3,8 +3,8 @@
 import { connect } from 'node:net';
 
 /**
- * Settles with the process id of the Redis on that loopback port or socket once it has loaded its data, `undefined`
- * while it is loading or has another password, and rejects when nobody answers.
+ * Settles with the process id of the Redis on that loopback port or socket once it has loaded its data, and with `undefined` while it is
+ * loading or if it has another password. Rejects if nobody answers.
  */
 export async function readyRedisPid(at: number | string, password?: string): Promise<number | undefined> {
   const auth = password === undefined ? '' : `AUTH ${password}\r\n`;
@@ -13,7 +13,7 @@ export async function readyRedisPid(at: number | string, password?: string): Pro
   return Number(/^process_id:(\d+)/m.exec(reply)?.[1]);
 }
 
-/** The text with which a Redis or a sentinel answers a command. */
+/** The text of the answer of a Redis or a sentinel to a command. */
 export function askRedis(port: number, password: string, command: string): Promise<string> {
   return ask(port, `AUTH ${password}\r\n${command}\r\nQUIT\r\n`);
 }

@@ -1,4 +1,4 @@
-// Runs one of our programs until it ends: the steps between the services.
+// Runs one of our programs until it ends: for steps between the services.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import { StartError } from './start-error.js';
 const stopMsMax = 5_000;
 const waitingLineEveryMs = 10_000;
 
-/** Settles with what it printed on stdout. Throws StartError, with its last lines, when it fails. */
+/** Settles with what the program printed on stdout. Throws StartError, with its last lines, when it fails. */
 export async function runOnce(
   name: string,
   program: Program,

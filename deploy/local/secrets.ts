@@ -1,10 +1,10 @@
-// Owns the secrets that a start makes: passwords of the embedded services and the ADMIN_TOKEN, in files of DATA_DIR that only
-// their owner can read.
+// Owns the secrets that a start creates: passwords of the embedded services and the ADMIN_TOKEN, in files of DATA_DIR that only their owner
+// can read.
 
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 
-/** Returns the secret of an earlier start, or makes one. Throws when the file cannot be read or written. */
+/** Returns the secret of an earlier start, or creates one. Throws when the file cannot be read or written. */
 export function findOrMakeSecret(file: string): string {
   const found = read(file);
   if (found !== '') return found;
@@ -13,12 +13,12 @@ export function findOrMakeSecret(file: string): string {
   return secret;
 }
 
-/** Only letters, digits, - and _, which need no escape in a URL, a shell, a header, or a file of Redis or ClickHouse. */
+/** Consists of letters, digits, - and _, which need no escaping in a URL, a shell, a header, or a file of Redis or ClickHouse. */
 export function newSecret(): string {
   return randomBytes(24).toString('base64url');
 }
 
-/** Empty when there is none, or when a first start was cut off while writing it. */
+/** The secret; empty if there is none, or if a first start was interrupted while writing it. */
 function read(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();

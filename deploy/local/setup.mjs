@@ -1,7 +1,6 @@
-// What a fresh clone needs before anything of ours runs: the right Node, the packages of the lock file, a
-// redis-server. Each step is silent when there is nothing to do. If a step cannot do its work, it ends the process with
-// one line that says what to do.
-// Plain JavaScript without dependencies, since it runs before packages are installed.
+// What a fresh clone needs before anything of ours runs: the right Node, the packages of the lock file, a redis-server. Each step is silent
+// when there is nothing to do. If a step fails, it ends the process with one line that says what to do. Plain JavaScript without
+// dependencies, since it runs before packages are installed.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -12,7 +11,7 @@ import { build, isBuilt } from '../build.mjs';
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 
-/** Prints to stderr: the stdout of a command is for its result. */
+/** Prints to stderr, since the stdout of a command is for its result. */
 export function say(line) {
   process.stderr.write(`sluice: ${line}\n`);
 }
@@ -29,13 +28,13 @@ export function requireNode() {
   fail(`needs Node 22, Node 24 or a Node 20 from 20.12 on; this is ${process.versions.node}`);
 }
 
-/** Ends the process if the binary of uWebSockets.js for this Node does not load: the one for Node 24 needs a newer glibc. */
+/** Ends the process if the binary of uWebSockets.js for this Node cannot be loaded: the one for Node 24 needs a newer glibc. */
 export function requireFront() {
   const fault = frontFault();
   if (fault !== undefined) fail(fault);
 }
 
-/** Undefined when it loads. The parameters are for tests. */
+/** Why the binary cannot be loaded; undefined if it can. The parameters are for tests. */
 export function frontFault(
   load = () => createRequire(import.meta.url)('uWebSockets.js'),
   major = process.versions.node.split('.')[0],
@@ -64,7 +63,7 @@ export function installPackages() {
   if (installed.status !== 0) fail('the packages could not be installed: npm ci failed, see above');
 }
 
-/** When npm has finished, it leaves a copy of the lock file in node_modules; this compares the two. */
+/** When npm has finished, it leaves a copy of the lock file in node_modules; this compares the two files. */
 function packagesInstalled() {
   const record = join(root, 'node_modules/.package-lock.json');
   if (!existsSync(record)) return false;
@@ -74,8 +73,8 @@ function packagesInstalled() {
 }
 
 /**
- * Whether every package of one lock file is listed in the other one and installed. An optional package may be absent if
- * it exists for some platforms only, or if nothing that is installed depends on it.
+ * Whether every package of one lock file is listed in the other one and installed. An optional package may be missing if it exists only for
+ * some platforms, or if nothing that is installed depends on it.
  */
 export function isInstalled(wanted, installed, exists) {
   const needed = new Set(
@@ -108,10 +107,7 @@ export function installRedis() {
   ]);
 }
 
-/**
- * Installs the Debian packages of the missing programs, all with one command. `otherwise` says what else the user
- * can do.
- */
+/** Installs the Debian packages of the missing programs, all with one command. `otherwise`: what else the user can do. */
 export function installPrograms(wanted) {
   const missing = wanted.filter(({ program }) => !onPath(program));
   if (missing.length === 0) return;
@@ -123,21 +119,21 @@ export function installPrograms(wanted) {
   if (!mayBeRoot()) fail(`${programs} ${is} missing, and installing needs root: ${byHand}`);
   say(`installing ${packages.join(', ')} (apt-get)`);
   const apt = (...args) => runAsRoot(['apt-get', '-qq', '-o', 'DPkg::Lock::Timeout=120', ...args]);
-  // A fresh container has no package lists, an old one has stale ones.
+  // A fresh container has no package lists, and an old one has outdated ones.
   const install = () => apt('install', '--yes', '--no-install-recommends', ...packages);
   if (!install() && !(apt('update') && install())) fail(`${programs} could not be installed: ${byHand}`);
   const still = missing.filter(({ program }) => !onPath(program)).map(({ program }) => program);
   if (still.length > 0) fail(`${still.join(', ')} ${is} still missing: ${byHand}`);
 }
 
-/** Compiles what changed. Ends the process if there are errors; the compiler has printed them. */
+/** Compiles what changed. Ends the process if there are errors, which the compiler has printed. */
 export async function buildOrExit() {
   if (isBuilt()) return;
   say('building');
   if (!(await build())) fail('the build failed, see above');
 }
 
-/** Whether commands can run as root without asking for a password. */
+/** Whether commands can run as root without a password prompt. */
 function mayBeRoot() {
   return isRoot() || spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status === 0;
 }
@@ -146,12 +142,12 @@ function isRoot() {
   return process.getuid?.() === 0;
 }
 
-/** Runs a command of apt-get as root, without its questions; whether it succeeded. */
+/** Runs an apt-get command as root, without its questions. Returns whether it succeeded. */
 export function runAsRoot(command) {
   return run([...(isRoot() ? [] : ['sudo', '-n']), 'env', 'DEBIAN_FRONTEND=noninteractive', ...command]);
 }
 
-/** Runs a command with its output on stderr; whether it succeeded. */
+/** Runs a command with its output on stderr. Returns whether it succeeded. */
 export function run([command, ...args], { cwd } = {}) {
   return spawnSync(command, args, { cwd, stdio: ['ignore', 2, 2] }).status === 0;
 }

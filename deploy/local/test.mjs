@@ -20,7 +20,7 @@ import {
 } from './setup.mjs';
 import { unpackPrograms } from './unpack.mjs';
 
-/** Debian's programs that some tests drive, by the imports that use them. */
+/** Debian programs that some tests use, each with the import by which its tests are recognised. */
 const testPrograms = [
   {
     program: 'chromium-headless-shell',
@@ -39,7 +39,7 @@ const testPrograms = [
   },
 ];
 
-/** The programs of packages that would start a service when they are installed. */
+/** Programs whose packages would start a service when installed. */
 const unpackedPrograms = [
   { program: 'promtool', package: 'prometheus', usedBy: ['support/promtool.js'] },
   { program: 'prometheus', package: 'prometheus', usedBy: ['support/alerting.js'] },
@@ -78,7 +78,7 @@ const uses =
   (paths) =>
   ({ usedBy }) =>
     paths.some((path) => usedBy.some((imported) => usesFile(path, imported)));
-// It would never be installed, and its tests would be skipped.
+// Such a program would never be installed, and its tests would be skipped.
 const unused = [...testPrograms, ...unpackedPrograms].find(
   (program) => names.length === 0 && !uses(all)(program),
 );
@@ -94,7 +94,7 @@ await stopSharing?.();
 const { cpuSeconds } = await import('../../dist/test/runner/reporter.js');
 say(`took ${Math.round(cpuSeconds() ?? 0)} s of the CPU`);
 
-/** Starts the deployment that several files share, if there are several. */
+/** Starts the deployment that several test files share, if several of them run. */
 async function shared() {
   const sharing = sources.filter((path) => usesFile(path, 'sharedSluice()'));
   if (sharing.length < 2) return undefined;
@@ -108,7 +108,7 @@ function lint() {
   if (runNode([biome, 'check', '--error-on-warnings', '.']) !== 0) fail('the style check failed, see above');
 }
 
-/** The test files by their sources. Compiled files whose source is gone don't count, nor do helpers. */
+/** The test files, derived from their sources. Leaves out compiled files whose source is gone, and helpers. */
 function testSources() {
   const files = readdirSync(join(root, 'test'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith('.test.ts'))

@@ -1,16 +1,15 @@
-// Fetches a single program, or a Java library, out of a Debian package without installing the package, which would start a service.
-// Needs no root, unless the package lists are missing. Silent when there is nothing to do. If it cannot do its work, it
-// ends the process with one line that says what to do.
-// Plain JavaScript without dependencies, since it runs before anything is built.
+// Extracts a single program, or a Java library, from a Debian package without installing the package, which would start a service. Needs no
+// root, unless the package lists are missing. Silent when there is nothing to do. If it fails, it ends the process with one line that says
+// what to do. Plain JavaScript without dependencies, since it runs before anything is built.
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, onPath, root, run, runAsRoot, say } from './setup.mjs';
 
-/** The folder of such programs; tests look for them on the PATH and here. Reinstalling packages removes it. */
+/** The folder for these programs; tests look for them on the PATH and here. Reinstalling packages removes it. */
 export const unpackedDir = join(root, 'node_modules/.cache/sluice');
 
-/** Fetches every program of `wanted` that is neither on the PATH nor already unpacked. */
+/** Extracts every program of `wanted` that is neither on the PATH nor already extracted. */
 export function unpackPrograms(wanted, into = unpackedDir) {
   for (const each of wanted) if (!onPath(each.program, into)) unpack(each, into);
 }
@@ -33,7 +32,7 @@ function unpack({ program, package: name }, into) {
 
 /** Downloads the package's file into the folder and returns its name; undefined if that is not possible. */
 function download(name, folder) {
-  // By default apt-get downloads as a user of its own, who may not write here.
+  // By default apt-get downloads as a separate user, who may not write here.
   const command = ['apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', name];
   // A fresh container has no package lists, an old one has stale ones.
   if (!run(command, { cwd: folder })) {

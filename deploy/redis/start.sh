@@ -1,8 +1,8 @@
 #!/bin/sh
-# Starts a server of Redis (start.sh server) or a sentinel (start.sh sentinel) of three hosts that each have both. What they learn of
-# each other they note in the folder. A server whose folder is empty never starts as the primary, or all others would copy it: it
-# waits until two sentinels name another server, and follows that. Only the very first one is started with FIRST=1, once; or it finds
-# a file `first` in its folder.
+# Starts a Redis server (start.sh server) or a sentinel (start.sh sentinel) on one of three hosts that each have both. They record in the
+# folder what they learn of each other. A server whose folder is empty never starts as the primary, since all others would copy it: it waits
+# until two sentinels name another server, and follows that. Only the very first server is started with FIRST=1, once, or finds a file
+# `first` in its folder.
 #
 # REDIS_SERVERS and REDIS_SENTINELS: HOST:PORT of all, separated by blanks   REDIS_SELF: HOST:PORT of this one
 # REDIS_DIR: the folder   REDISCLI_AUTH: the password of all   REDIS_MEMORY_BYTES_MAX
@@ -10,7 +10,7 @@ set -eu
 umask 077
 host=${REDIS_SELF%:*} port=${REDIS_SELF##*:} file=$REDIS_DIR/redis.conf
 
-# HOST:PORT of the server that two sentinels call the primary, or nothing.
+# Prints HOST:PORT of the server that two sentinels call the primary, or nothing.
 primary() {
   for each in $REDIS_SENTINELS; do
     told=$(timeout 2 redis-cli -h "${each%:*}" -p "${each##*:}" sentinel get-master-addr-by-name sluice 2>/dev/null) || told=
@@ -18,7 +18,7 @@ primary() {
   done | sort | uniq -c | sed -n 's/^ *[2-9] //p'
 }
 
-# HOST:PORT of the server to follow, once there is one; of this one if it is the first.
+# Prints HOST:PORT of the server to follow, once there is one; of this server if it is the first.
 chosen() {
   while [ "${FIRST:-0}" != 1 ] && [ ! -e "$REDIS_DIR/first" ]; do
     named=$(primary)
@@ -49,7 +49,7 @@ maxmemory-policy noeviction
 lazyfree-lazy-expire yes
 min-replicas-to-write 1
 min-replicas-max-lag 3
-# A replica that was away for seconds gets what it missed, not everything; and everything without waiting for other replicas.
+# A replica that was away for seconds gets only what it missed; a new one gets everything, without waiting for other replicas.
 repl-backlog-size 64mb
 repl-diskless-sync-delay 1
 CONFIGURATION

@@ -1,5 +1,5 @@
-// What the process asks its own server: whether it answers, and at a stop which statements run. It does not use `fetch`, whose
-// first call compiles a parser: that took 118 to 158 ms of CPU, the first call of `node:http` 19 to 24.
+// Questions of the process to its own server: whether it answers and, at a stop, which statements are running. It does not use `fetch`,
+// whose first call compiles a parser: that took 118 to 158 ms of CPU, the first call of `node:http` 19 to 24.
 
 import { request } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -9,7 +9,7 @@ const pollMs = 20;
 const answerMsMax = 5_000;
 
 export type Control = {
-  /** Settles with the engine's version once it answers, which takes longer with a large DATA_DIR. */
+  /** Settles with the engine's version once it answers; with a large DATA_DIR that takes longer. */
   untilAnswered(): Promise<string>;
   /** Settles with true when no statement runs, and with false after `ms`. */
   idleWithin(ms: number): Promise<boolean>;
@@ -17,7 +17,7 @@ export type Control = {
   killWithin(ms: number): Promise<boolean>;
 };
 
-/** For the user `launcher`, whose password only this process knows. */
+/** Makes the control for the user `launcher`, whose password only this process knows. */
 export function createControl(port: number, password: string): Control {
   function ask(sql: string, msMax = answerMsMax): Promise<string> {
     return new Promise((settle, reject) => {
@@ -44,13 +44,15 @@ export function createControl(port: number, password: string): Control {
     });
   }
 
-  /** How many statements of others run; undefined if the server does not say so in time, for lack of memory, threads or disk. */
+  /**
+   * How many statements of other users are running; undefined if the server does not answer in time, for lack of memory, threads or disk.
+   */
   async function countOthers(msMax: number): Promise<number | undefined> {
     try {
       const count = await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`, msMax);
       return /^\d+$/.test(count) ? Number(count) : undefined;
     } catch (error) {
-      // It does not listen yet.
+      // The server is not listening yet.
       return codeOf(error) === 'ECONNREFUSED' ? 0 : undefined;
     }
   }
@@ -74,7 +76,7 @@ export function createControl(port: number, password: string): Control {
     },
     idleWithin,
     async killWithin(ms) {
-      // The server waits for an insert that waits for its client.
+      // The server waits for an insert that itself waits for its client.
       void ask(`KILL QUERY WHERE user != 'launcher' ASYNC`).catch(() => undefined);
       return idleWithin(ms);
     },

@@ -1,20 +1,20 @@
-// Owns the engine: ClickHouse as a library, started as `clickhouse local` is, which can open ClickHouse's own HTTP and
-// native servers.
+// Owns the engine: ClickHouse as a library. It is started as `clickhouse local` is, which can open ClickHouse's own HTTP and native
+// servers.
 
 import { closeSync, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { endOnFailedWrite } from './failed-writes.js';
 
 export type Engine = {
-  /** Starts the servers. Settles only when the engine has ended by itself, as when it cannot start, with the reason. */
+  /** Starts the servers. Settles only when the engine has ended by itself, with the reason; for example when it cannot start. */
   run(configFile: string): Promise<string>;
-  /** Ends the process at once, without the engine's own end, which waits for its threads. */
+  /** Ends the process at once, without the engine's own shutdown, which waits for its threads. */
   exit(code: number): never;
 };
 
 const require = createRequire(import.meta.url);
 
-/** What this machine lacks for an embedded ClickHouse, and what to do, in one line; undefined if it lacks nothing. */
+/** What this machine lacks for an embedded ClickHouse, and what to do, in one line; undefined if nothing is missing. */
 export function missingEngine(): string | undefined {
   const absent = [`${engineName}/libchdb.so`, 'ffi-rs'].filter((name) => !isInstalled(name));
   if (absent.length === 0) return undefined;
@@ -33,13 +33,13 @@ function isInstalled(name: string): boolean {
   }
 }
 
-/** Loads the library. This takes no time; the first call does. */
+/** Loads the library. This takes no time; the first call to it does. */
 export function loadEngine(): Engine {
   const { DataType, load, open } = require('ffi-rs') as typeof import('ffi-rs');
   const library = require.resolve(`${engineName}/libchdb.so`);
   open({ library: 'engine', path: library });
   open({ library: 'c', path: '' });
-  /** Numbers are passed as 64 bits, which the C library's functions for shorter ones read the lower half of. */
+  /** Numbers are passed as 64 bits, of which C functions with shorter parameters read the lower half. */
   const callC = (funcName: string, ...args: readonly (number | string | Buffer)[]): number =>
     load({
       library: 'c',
@@ -70,10 +70,10 @@ export function loadEngine(): Engine {
         retType: DataType.External,
         paramsType: [DataType.I32, DataType.StringArray],
         paramsValue: [args.length, args],
-        // The main thread stays free for signals.
+        // In a new thread, so that the main thread stays free for signals.
         runInNewThread: true,
       });
-      // The engine writes some errors to standard error itself; then there is no text.
+      // The engine writes some errors to standard error itself, and then returns no text.
       const error = { library: 'engine', funcName: 'chdb_result_error', paramsType: [DataType.External] };
       const address = load({ ...error, retType: DataType.U64, paramsValue: [result] });
       return Number(address) === 0 ? '' : load({ ...error, retType: DataType.String, paramsValue: [result] });
@@ -93,7 +93,7 @@ export function loadEngine(): Engine {
 
 const statement = 'SYSTEM START LISTEN QUERIES ALL';
 
-/** After its statement the engine reads from its terminal, where nobody types, so it runs until it is ended. */
+/** After its statement the engine reads from its terminal, where nobody types. So it runs until it is ended. */
 const options = [
   '--interactive',
   '--disable_suggestion',
@@ -104,12 +104,12 @@ const options = [
 ];
 
 /**
- * Makes standard input a terminal: one side of a new pair, whose other side nobody opens. Discards standard output.
- * Without a terminal this version of the engine ends the whole process when a client resets a kept-alive connection.
+ * Makes standard input a terminal: one side of a new pair, whose other side nobody opens. Discards standard output. Without a terminal,
+ * this version of the engine ends the whole process when a client resets a kept-alive connection.
  * @see https://github.com/ClickHouse/ClickHouse/issues/115666
  */
 function pretendTerminal(): void {
-  // A new descriptor is the lowest free one.
+  // A new descriptor gets the lowest free number.
   closeSync(0);
   if (openSync('/dev/ptmx', 'r+') !== 0) throw new Error('standard input could not be replaced');
   closeSync(1);

@@ -1,19 +1,18 @@
-// Makes a failed write end the engine. ClickHouse's own server answers such a statement with an error. The library drops what it
-// could not write and goes on: on a full disk it confirmed cut parts, cut merges that replace their sources, and empty definitions
-// of tables (see DECISIONS.md). An engine that ends at once leaves what a kill leaves, and that it survives.
+// Makes a failed write end the engine. ClickHouse's own server answers such a statement with an error. The library drops what it could not
+// write and continues: on a full disk it confirmed truncated parts, truncated merges that replace their sources, and empty table
+// definitions (see DECISIONS.md). An engine that ends at once leaves what a kill leaves, and survives that.
 //
-// No setting and no exported function changes it. So the library's calls of `write` are led through a few instructions of
-// ours, in the memory of this process: they call `write`, return what it returned, and end the process if there was no room or the
-// disk failed.
+// No setting and no exported function changes this. So the library's calls of `write` are redirected to a few instructions of ours, in the
+// memory of this process. These call `write`, return its result, and end the process if there was no space or the disk failed.
 
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 
-/** What this file calls: functions of the C library. Addresses are numbers; they are below 2^53. */
+/** The functions of the C library that this file calls. Addresses are numbers; they are below 2^53. */
 export type CLibrary = {
   call(name: string, ...args: readonly (number | string | Buffer)[]): number;
 };
 
-/** The exit code: an input or output error, as in sysexits.h. */
+/** The exit code: an input or output error, as defined in sysexits.h. */
 export const exitCodeOfFailedWrite = 74;
 
 const said =
@@ -66,14 +65,14 @@ const instructions: Readonly<Record<string, Buffer>> = {
     d000005800023fd6 call _exit`),
 };
 
-/** The first word of each line. */
+/** The bytes of a listing: the first word of each line. */
 function bytesOf(listing: string): Buffer {
   return Buffer.from(listing.replace(/^ *([0-9a-f]+) .*$/gm, '$1').replaceAll(/\s/g, ''), 'hex');
 }
 
 /**
- * Call it when the library is loaded and has not written anything yet. Throws if the library's calls of `write` cannot be led through
- * the instructions: then a full disk would cost data.
+ * To be called when the library is loaded and has not written anything yet. Throws if the library's calls of `write` cannot be redirected
+ * to the instructions: a full disk would then lose data.
  */
 export function endOnFailedWrite(library: string, c: CLibrary): void {
   const own = instructions[process.arch];
@@ -85,7 +84,7 @@ export function endOnFailedWrite(library: string, c: CLibrary): void {
   const page = c.call('mmap', 0, pageBytes, readable | writable, privateMemory, -1, 0);
   if (page < 0) throw new Error('this system gives no memory for instructions (mmap)');
   const protect = (at: number, bytes: number, how: number) => {
-    // It returns 32 bits.
+    // The function returns 32 bits.
     if ((c.call('mprotect', at, bytes, how) | 0) !== 0)
       throw new Error(
         'this system lets nobody change what memory may be run (mprotect), as a policy may forbid it',
@@ -123,7 +122,7 @@ function write(c: CLibrary, address: number, bytes: Buffer): void {
   c.call('memcpy', address, bytes, bytes.length);
 }
 
-/** Where the library is in the memory of this process. */
+/** The address at which the library is in the memory of this process. */
 function baseOf(library: string): number {
   const name = library.slice(library.lastIndexOf('/'));
   const line = readFileSync('/proc/self/maps', 'latin1')
@@ -145,7 +144,7 @@ const tag = {
   movedByBase: 0x6ffffff9,
 };
 
-/** Where in the library, from its beginning, the loader puts the address of `write`. */
+/** The offsets in the library at which the loader puts the address of `write`. */
 function placesOfWrite(library: string): number[] {
   const file = openSync(library, 'r');
   try {
@@ -181,7 +180,7 @@ function placesOfWrite(library: string): number[] {
       wordsOf(read(dynamic.offset, dynamic.bytes), 2).map(([key, value]) => [Number(key), Number(value)]),
     );
     const entry = (key: number) => entries.get(key) ?? 0;
-    // Of the first table nearly all entries have no name, and come first.
+    // In the first table nearly all entries have no name; these come first.
     const unnamedBytes = entry(tag.movedByBase) * 24;
     const tables = [
       readLoaded(entry(tag.moved) + unnamedBytes, entry(tag.movedBytes) - unnamedBytes),

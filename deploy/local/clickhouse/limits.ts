@@ -4,7 +4,7 @@ import { availableParallelism, totalmem } from 'node:os';
 
 /** The engine shares the machine with Redis and the service. */
 const memoryShare = 0.4;
-/** One query cannot take what the INSERTs need. */
+/** No single query may take the memory that inserts need. */
 const queryMemoryShare = 0.6;
 
 /** The share of the machine's memory for all embedded servers together. */
@@ -16,38 +16,38 @@ export function memoryOfServer(servers: number) {
   return { serverBytesMax, queryBytesMax: Math.floor(serverBytesMax * queryMemoryShare) };
 }
 
-/** Two slots each: merges and mutations can run together, without taking all CPUs from queries. */
+/** Each has two slots, so merges and mutations can run together without taking all CPUs from queries. */
 export const backgroundPoolSize = Math.max(2, Math.floor(availableParallelism() / 2));
 
-/** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s), or else requests meet a closing socket. */
+/** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s): otherwise requests meet a closing socket. */
 export const keepAliveSeconds = 30;
 /** Connections per protocol; a thread serves each one that has a request. */
 export const connectionsMax = 4096;
 
 const MiB = 1024 * 1024;
-/** What merges and mutations leave free on the disk (see `room.ts`): this share of it, and at most so many bytes. */
+/** What merges and mutations leave free on the disk (see `room.ts`): this share of it, and at most this many bytes. */
 export const keptFreeShare = 0.05;
 export const keptFreeBytesMax = 1024 * MiB;
-/** A start needs this room. One took 20 KiB; the engine then goes on with what a kill cut off. */
+/** The free space that a start needs. A start took 20 KiB; the engine then resumes work that a kill interrupted. */
 export const startBytesMin = 4 * MiB;
 
 /** How long a start waits for a data directory that another process holds. */
 export const lockMsMax = 1_000;
 /** How long it waits if that process was killed and is about to end. */
 export const lockDyingMsMax = 60_000;
-/** How long running statements may go on after SIGTERM, before they are killed. */
+/** How long running statements may continue after SIGTERM before they are killed. */
 export const stopMsMax = 8_000;
 /** How long the engine may then take to end them. */
 export const killMsMax = 2_000;
-/** A statement leaves the list of processes before the last bytes of its reply are sent; this waits for them. */
+/** A statement leaves the list of processes before the last bytes of its reply are sent; this is how long to wait for those. */
 export const lastReplyMs = 100;
 
-/** How long another engine may take to start, which writes definitions anew. */
+/** How long an engine that rewrites definitions may take to start. */
 export const mendMsMax = 60_000;
 
 if (queryMemoryShare >= 1) throw new Error('queryMemoryShare is too large');
 
-/** What this process may use: the container's limit when it has one. */
+/** The memory that this process may use: the container's limit if there is one. */
 function memoryBytes(): number {
   const limit = process.constrainedMemory() ?? 0;
   return limit > 0 && limit < totalmem() ? limit : totalmem();

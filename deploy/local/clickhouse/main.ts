@@ -1,6 +1,6 @@
-// The process of an embedded ClickHouse: it reads its ports and DATA_DIR, and runs ClickHouse's own HTTP and native servers on
-// 127.0.0.1. Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the
-// process: start, signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
+// The process of an embedded ClickHouse: it reads its ports and DATA_DIR, and runs ClickHouse's own HTTP and native servers on 127.0.0.1.
+// Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the process: start,
+// signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
 
 import { lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,9 +32,9 @@ const missing = missingEngine();
 if (missing !== undefined) refuse(missing);
 const engine = loadEngine();
 let isStopping = false;
-/** Once the server listens, there may be statements to wait for. */
+/** Undefined until the server listens; from then on there may be statements to wait for. */
 let control: Control | undefined;
-// The listeners are set once: a signal that arrives while a listener is replaced would be lost.
+// The listeners are set once, since a signal that arrives while a listener is replaced would be lost.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
 
 const launcherPassword = newSecret();
@@ -50,7 +50,7 @@ engine.run(configFile).then(
 const version = await control.untilAnswered();
 log.info({ port: place.httpPort, tcpPort: place.tcpPort, version }, 'listening');
 
-/** Lets running statements end, kills statements that take too long, and ends the process. A kill at any time is safe. */
+/** Lets running statements finish, kills those that take too long, and ends the process. A kill at any time is safe. */
 async function stop(signal: NodeJS.Signals): Promise<void> {
   if (isStopping) return;
   isStopping = true;
@@ -104,7 +104,7 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
   }
 }
 
-/** What an administrator adds to the first server's configuration applies to all, since ClickHouse merges these folders. */
+/** An administrator's additions to the first server's configuration apply to all servers, since ClickHouse merges these folders. */
 function shareFolders(dataDir: string, name: string): void {
   if (name === firstName) return;
   for (const [own, shared] of [

@@ -1,7 +1,7 @@
-// Makes damaged definitions of the service's tables anew before the engine starts. The engine keeps each definition in a small file; a
-// disk that was full may have left it empty, and the engine then starts no more, although all rows are there. What a definition says
-// follows from the migrations (limits that change are rows): an engine of its own in a temporary folder writes the files. The ids of
-// the tables are the names of their folders. Other damaged definitions stay as they are, and the engine says which.
+// Recreates damaged definitions of the service's tables before the engine starts. The engine keeps each definition in a small file. A full
+// disk may have left one empty; the engine then no longer starts, although all rows are there. The definitions follow from the migrations
+// (limits that change are rows), so a separate engine in a temporary folder writes the files. The tables' ids are the names of their
+// folders. Other damaged definitions stay as they are, and the engine reports them.
 
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -27,7 +27,7 @@ import { scratchDatabase } from '../../../src/clickhouse/tables.js';
 import { clickhousePasswordFile } from '../../../src/config.js';
 import { mendMsMax } from './limits.js';
 
-/** What was done about a definition; of a whole database without a table. */
+/** What was done about a damaged definition; without a table, about a whole database. */
 export type Mended = {
   readonly database: string;
   readonly table?: string;
@@ -35,25 +35,25 @@ export type Mended = {
 };
 
 /**
- * Tables of one round, run, export or move, and what a migration or its next run makes again. Nothing is lost with them: a table of
- * which the definition was never written has no rows that are not elsewhere.
+ * Tables of one round, run, export or move, and those that a migration or its next run creates again. They can be dropped without loss: a
+ * table whose definition was never written has no rows that are not elsewhere.
  */
 const makeshift = /^(local_|next_|shard_\d+_is_moved_by$)/;
 
-/** The engine makes this one when there are several servers, so no migration does. */
+/** The engine creates this function if there are several servers, so no migration does. */
 const serverNumber =
   "ATTACH TABLE _ UUID '00000000-0000-0000-0000-000000000000'\n(\n    `number` UInt16,\n    `deployment` String\n)\nENGINE = MergeTree\nORDER BY number\nSETTINGS fsync_after_insert = 1, index_granularity = 8192\n";
 
 /**
- * Mends what is damaged in an engine's folder, which no engine has open. `database`: the service's, beside which a backup is restored.
- * Rejects if a file cannot be written, as on a disk that is still full.
+ * Mends what is damaged in an engine's folder, while no engine has it open. `database`: the service's database; backups are restored beside
+ * it. Rejects if a file cannot be written, for example on a disk that is still full.
  */
 export async function mendDefinitions(path: string, database: string): Promise<Mended[]> {
   const metadata = join(path, 'metadata');
   const mended: Mended[] = [];
   if (!existsSync(metadata)) return mended;
   for (const name of [database, `${database}_restore`]) {
-    // It has no tables before the engine runs, and is made again when it is needed.
+    // It has no tables before the engine runs, and is created again when it is needed.
     const scratch = join(metadata, `${scratchDatabase(name)}.sql`);
     if (existsSync(scratch) && isDamaged(scratch)) {
       rmSync(scratch);
@@ -88,7 +88,7 @@ export async function mendDefinitions(path: string, database: string): Promise<M
   return mended;
 }
 
-/** A definition is one statement and the end of its line. A crash may also leave a file with nothing but zeros. */
+/** Whether a file is no definition, which is one statement and a line end. A crash may also leave a file of nothing but zeros. */
 function isDamaged(file: string): boolean {
   const text = readFileSync(file, 'utf8');
   return !/^ATTACH [^\0]*\n$/.test(text);
@@ -98,7 +98,7 @@ function linkOf(path: string, database: string, table: string): string {
   return join(path, 'data', database, table);
 }
 
-/** The id of a table with rows, as its folder is called; a view has none, and gets a new id. */
+/** The id of a table with rows, which is the name of its folder. A view has none, and gets a new id. */
 function idOf(path: string, database: string, table: string): string | undefined {
   try {
     return basename(readlinkSync(linkOf(path, database, table)));
@@ -128,7 +128,7 @@ function writeWhole(file: string, text: string): void {
   renameSync(next, file);
 }
 
-/** The files that the engine writes for the tables and views of all migrations, by name. */
+/** The files, by name, that the engine writes for the tables and views of all migrations. */
 async function makeDefinitions(database: string): Promise<Map<string, string>> {
   const dir = mkdtempSync(join(tmpdir(), 'sluice-definitions-'));
   const [port, tcpPort] = [await freePort(), await freePort()];
@@ -164,7 +164,7 @@ async function makeDefinitions(database: string): Promise<Map<string, string>> {
 
 function run(program: string, env: NodeJS.ProcessEnv, args: readonly string[] = []) {
   const path = fileURLToPath(new URL(program, import.meta.url));
-  // Its channel ends with this process, and the engine with its channel.
+  // The child's channel closes with this process, and the engine ends with its channel.
   return spawn(process.execPath, [path, ...args], { env, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
 }
 

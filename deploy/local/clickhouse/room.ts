@@ -1,12 +1,12 @@
-// The room on the disk of the embedded ClickHouse: what it leaves free, and what it needs before it starts.
+// Free space on the disk of the embedded ClickHouse: how much it leaves, and how much it needs to start.
 
 import { statfsSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { keptFreeBytesMax, keptFreeShare, startBytesMin } from './limits.js';
 
 /**
- * What merges and mutations leave free, in bytes, and what inserts leave free besides. The engine reserves what it is going to
- * write, so what is left is for others: the definitions of tables, and a Redis on the same disk, which goes on accepting records.
+ * How many bytes merges and mutations leave free, and how many inserts leave free in addition. The engine reserves what it is going to
+ * write, so the rest is for others: the definitions of tables, and a Redis on the same disk, which continues to accept records.
  */
 export function keptFree(folder: string): { readonly bytes: number; readonly byInsertsBytes: number } {
   const { blocks, bsize } = statfsSync(folder);
@@ -17,8 +17,8 @@ export function keptFree(folder: string): { readonly bytes: number; readonly byI
 const everyMs = 250;
 
 /**
- * Settles when the disk has room for a start: the engine ends at the first write that fails, and would be started over and over. `onWait`
- * is called once if there is none yet.
+ * Settles when the disk has enough space for a start: the engine ends at the first write that fails, and would be restarted over and over.
+ * Calls `onWait` once if there is not enough space yet.
  */
 export async function untilRoom(
   folder: string,

@@ -1,12 +1,12 @@
-// Owns the settings of the embedded ClickHouse server. They have no section for a system log, so the server keeps
-// none, and its own log is off: no SQL text is written anywhere.
+// Owns the settings of the embedded ClickHouse server. They contain no section for a system log, so the server keeps none, and its own log
+// is off: no SQL text is written anywhere.
 
 import { backgroundPoolSize, connectionsMax, keepAliveSeconds, memoryOfServer } from './limits.js';
 import { escapeXml, xmlElements } from './xml.js';
 
 const MiB = 1024 * 1024;
 
-/** How long old parts stay, since a power cut may destroy the parts that replaced them. It is the server's default too. */
+/** How long replaced parts stay, since a power cut may destroy the parts that replaced them. This is also the server's default. */
 const oldPartsLifetimeSeconds = 480;
 
 const serverSettings = {
@@ -18,16 +18,16 @@ const serverSettings = {
   index_mark_cache_size: 64 * MiB,
   background_pool_size: backgroundPoolSize,
   max_thread_pool_free_size: 16,
-  // Requests go before merges and mutations when both want a CPU.
+  // Requests have priority over merges and mutations when both need a CPU.
   os_threads_nice_value_merge_mutate: 10,
-  // By default, when all slots are taken, the engine looks for work again up to a second later, even if a merge ends
-  // before that. A mutation of 21 parts, none of which had to be rewritten, took 3.3 s; with these settings 0.2 s.
+  // By default, when all slots are taken, the engine waits up to a second before it looks for work again, even if a merge ends sooner. A
+  // mutation of 21 parts, none of which had to be rewritten, took 3.3 s; with these settings 0.2 s.
   background_processing_pool_thread_sleep_seconds_if_nothing_to_do: 0.02,
   background_processing_pool_task_sleep_seconds_when_no_work_random_part: 0.02,
 };
 
 export type ServerPaths = {
-  /** The engine's data directory; one process at a time can have it. */
+  /** The engine's data directory, which only one process at a time can use. */
   readonly path: string;
   readonly usersFile: string;
   /** The disk `backups`, the only one that `BACKUP` and `RESTORE` may use. */
@@ -42,7 +42,7 @@ export type ServerPaths = {
 /** Servers that read each other's tables. */
 export type Cluster = {
   readonly name: string;
-  /** Proves that a caller is another server of the cluster. It asks in its own user's name, without that user's password. */
+  /** Proves that a caller is another server of the cluster. The other server acts under its user's name, without that user's password. */
   readonly secret: string;
   /** One server for each shard, in order. */
   readonly tcpPorts: readonly number[];

@@ -1,13 +1,13 @@
-// Finds the holder of the engine's lock on its data directory, a flock on the file `status`. The engine checks the
-// lock too, but only says that it could not take it.
+// Finds the process that holds the engine's lock on its data directory, a flock on the file `status`. The engine also checks the lock, but
+// only reports that it could not take it.
 
 import { readdirSync, readFileSync, type Stats, statSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { lockDyingMsMax, lockMsMax } from './limits.js';
 
 /**
- * Settles with undefined when nobody holds the lock (or this system cannot say), else with the process that holds it.
- * Waits for a killed process, which may take long to end while one of its threads waits for the disk.
+ * Settles with undefined when nobody holds the lock (or this system cannot tell), otherwise with the process that holds it. Waits for a
+ * killed process, which may take long to end while one of its threads waits for the disk.
  */
 export async function untilLockFree(statusFile: string): Promise<number | undefined> {
   const startedAt = performance.now();
@@ -32,8 +32,9 @@ function holderOf(file: string): number | undefined {
 }
 
 /**
- * Whether a process has this file open; undefined if that cannot be seen: it is another user's, or has ended but for some of its
- * threads. Files of two file systems may have the same number, and some file systems name another device in the list of locks.
+ * Whether a process has this file open; undefined if that cannot be seen, because the process is another user's, or has ended except for
+ * some of its threads. Files of two file systems may have the same inode number, and some file systems appear under another device in the
+ * list of locks.
  */
 function hasOpen(pid: string, { dev, ino }: Stats): boolean | undefined {
   try {
@@ -48,7 +49,7 @@ function hasOpen(pid: string, { dev, ino }: Stats): boolean | undefined {
   }
 }
 
-/** As the list of locks names it: major and minor number in hexadecimal digits. */
+/** The device as it appears in the list of locks: major and minor number in hexadecimal digits. */
 function deviceOf({ dev }: Stats): string {
   const bits = BigInt(dev);
   const major = ((bits >> 8n) & 0xfffn) | ((bits >> 32n) & ~0xfffn);

@@ -1,5 +1,5 @@
-// Owns who may do what in the embedded ClickHouse. deploy/clickhouse/users.sql gives the same rights on any other
-// server; a test compares the two.
+// Owns who may do what in the embedded ClickHouse. deploy/clickhouse/users.sql grants the same rights on any other server; a test compares
+// the two.
 
 import { createHash } from 'node:crypto';
 import { scratchDatabase } from '../../../src/clickhouse/tables.js';
@@ -9,14 +9,14 @@ import { xmlElements } from './xml.js';
 export type Passwords = {
   readonly sluice: string;
   readonly reader: string;
-  /** The password of this process, which makes a new one at every start. */
+  /** The password by which this process connects, new at every start. */
   readonly launcher: string;
 };
 
 /** The rights of the service: everything in its database, as little as possible elsewhere. */
 export function serviceGrants(database: string): string[] {
   return [
-    // A backup is restored into the second one before it takes the place of the first. Beside each are the tables of rounds.
+    // A backup is restored into the second database before it replaces the first. Beside each is one for the tables of rounds.
     ...[database, `${database}_restore`]
       .flatMap((name) => [name, scratchDatabase(name)])
       .map(
@@ -25,11 +25,11 @@ export function serviceGrants(database: string): string[] {
       ),
     // To end a long rewriting of parts at once.
     `SYSTEM MERGES ON ${database}.*`,
-    // Tables with other engines could read files, URLs and other servers.
+    // Only these: tables with other engines could read files, URLs and other servers.
     ...['MergeTree', 'ReplacingMergeTree', 'Memory', 'Join', 'Set'].map(
       (engine) => `TABLE ENGINE ON ${engine}`,
     ),
-    // For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
+    // For null(…): the service makes ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
     'CREATE TEMPORARY TABLE ON *.*',
     ...['backups', 'detached_parts', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
       (table) => `SELECT ON system.${table}`,
@@ -37,19 +37,19 @@ export function serviceGrants(database: string): string[] {
   ];
 }
 
-/** What several servers also need: tables that read the tables of the other servers. */
+/** What the service also needs with several servers: tables that read the tables of the other servers. */
 export const serviceClusterGrants = [
   'TABLE ENGINE ON Distributed',
   'REMOTE ON *.*',
   'SELECT ON system.clusters',
 ];
 
-/** What the service may do with all other tables, but not with the audit log: change or remove lines. */
+/** What the service may do in all other tables, but not in the audit log: change or remove lines. */
 export function serviceRevokes(database: string): string[] {
   return [`ALTER UPDATE, ALTER DELETE, TRUNCATE ON ${database}.audit_log`];
 }
 
-/** What people and their tools read: the tables of the page for analysts. */
+/** What people and their tools can read: the tables described on the page for analysts. */
 const forReaders = [
   'events',
   'user_events',
@@ -61,7 +61,7 @@ const forReaders = [
   'audit_log',
 ];
 
-/** What the views read, for which ClickHouse asks the rights of whoever reads them. */
+/** The tables behind the views. ClickHouse requires the right to read them from whoever reads the views. */
 const behindViews = [
   'stored_events',
   'stored_user_properties',
@@ -70,7 +70,7 @@ const behindViews = [
   'merged_user_properties',
 ];
 
-/** The views of each of several servers. */
+/** The additional views of several servers. */
 const ofSeveralServers = [
   'local_events',
   'local_user_events',
@@ -82,8 +82,8 @@ const ofSeveralServers = [
 ];
 
 /**
- * The rights of people and their tools. What is not named here they neither read nor see: hashes, secrets, the index of keys,
- * what deletions and suppressions keep.
+ * The rights of people and their tools. What is not named here they can neither read nor see: hashes, secrets, the index of keys, and what
+ * deletions and suppressions keep.
  */
 export function readerGrants(database: string): string[] {
   return [...forReaders, ...behindViews, ...ofSeveralServers].map(
@@ -94,10 +94,10 @@ export function readerGrants(database: string): string[] {
 /** Lets a filter on the identity of `user_events` use the index of events that came with a user_id. */
 const readerSettings = { enable_join_runtime_filters_index_analysis: 1 };
 
-/** The rights of this process: to see which statements run, and to stop them. */
+/** The rights of this process: to see which statements are running, and to kill them. */
 const launcherGrants = ['SELECT ON system.processes', 'KILL QUERY ON *.*'];
 
-/** The text of `users_config`. Passwords are in it as hashes. */
+/** The text of `users_config`, with passwords as hashes. */
 export function usersConfig(database: string, passwords: Passwords, servers = 1): string {
   const grants = [...serviceGrants(database), ...(servers > 1 ? serviceClusterGrants : [])];
   const { queryBytesMax } = memoryOfServer(servers);
@@ -113,11 +113,11 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
     '<clickhouse>\n',
     '<profiles>\n',
     profile('default', defaults),
-    // 2 lets a tool choose settings for its query, but no more memory than this. 0 would mean no limit.
+    // 2 lets a tool change settings for its query, but not raise this memory limit. 0 would mean no limit.
     profile(
       'reader',
       { ...defaults, ...readerSettings, readonly: 2 },
-      // Without its mask a row that a deletion has hidden would be shown.
+      // Without this mask, rows that a deletion has hidden would be shown.
       `<max_memory_usage><min>1</min><max>${queryBytesMax}</max></max_memory_usage><apply_deleted_mask><readonly/></apply_deleted_mask>`,
     ),
     profile(
@@ -133,7 +133,7 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
 
 /** Settings that every statement has by default. */
 const serverDefaults = {
-  // The defaults of a server, for settings in which the embedded engine differs.
+  // Settings whose defaults differ between a server and the embedded engine, with the server's values.
   mutations_sync: 0,
   implicit_select: 0,
   allow_introspection_functions: 0,
