@@ -1,5 +1,5 @@
-// Repeats the failed scenarios of a session: a shared machine may stall for some seconds of the half hour, and that should not
-// cost the other scenarios.
+// Repeats the failed scenarios of a session: a shared machine may stall for some seconds of the half hour, which should not cost the other
+// scenarios.
 
 import { BenchError } from './failure.js';
 import type { Results } from './results.js';
@@ -11,7 +11,7 @@ export function planAgain({ failures, command }: Results) {
   return { names, args: command.split(' ').slice(1) };
 }
 
-/** The session with the results of its repeated scenarios; a scenario that failed again stays failed. */
+/** The session, with the results of its repeated scenarios. A scenario that failed again stays failed. */
 export function addAgain(session: Results, again: Results): Results {
   const failedAgain = new Set(again.failures.map(({ scenario }) => scenario));
   const { date } = again.machine;

@@ -9,7 +9,7 @@ import type { Progress } from './progress.js';
 export type Context = {
   readonly deployment: Deployment;
   readonly peers: Peers;
-  /** Undefined: wrk is not installed. */
+  /** Undefined if wrk is not installed. */
   readonly wrk: Wrk | undefined;
   readonly options: Options;
   readonly progress: Progress;

@@ -1,18 +1,19 @@
-// Medians and their spread, and how reports write numbers and tables.
+// Medians and their spread, and the form of numbers and tables in reports.
 
-/** The middle value; of two the lower, so that the median is a measured value. NaN if there is none. */
+/** The middle value; of two middle values the lower, so that the median is a measured value. NaN for no values. */
 export function median(values: readonly number[]): number {
   return inOrder(values)[Math.max(0, Math.ceil(values.length / 2) - 1)] ?? Number.NaN;
 }
 
-/** How sure a median has to be. */
+/** The probability with which the median must lie within the range. */
 const sureness = 0.9;
 
 export type Range = { readonly least: number; readonly most: number };
 
 /**
- * Where the median of ever more runs would lie, with a probability of nine tenths, by the order of the values: of eight or
- * more runs the outermost on both sides are left out. Fewer than five runs cannot be so sure; then all of them count.
+ * The range in which the median of an unlimited number of runs would lie, with a probability of nine tenths, by the order of the values: of
+ * eight or more runs the outermost on both sides are left out. Fewer than five runs cannot be so certain; the range is then that of all
+ * values.
  */
 export function rangeOfMedian(values: readonly number[]): Range {
   const ascending = inOrder(values);
@@ -46,7 +47,7 @@ export function figure(value: number | undefined): string {
 /** A text, a figure, or a figure of each run. */
 type Cell = string | number | undefined | readonly (number | undefined)[];
 type Better = 'lower' | 'higher';
-/** Sessions are compared by the columns of which one knows what is better. */
+/** A column with `better` is compared between sessions. */
 export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell, better?: Better];
 export type Table = {
   readonly head: readonly string[];
@@ -71,7 +72,7 @@ export function valuesOf(cell: Cell): number[] {
   return [cell].flat().filter((value): value is number => Number.isFinite(value));
 }
 
-/** Of several runs: the median, and from the least to the most. */
+/** For several runs: the median, and the range from the lowest to the highest. */
 export function cellText(cell: Cell): string {
   if (typeof cell === 'string') return cell;
   const values = valuesOf(cell);
@@ -81,14 +82,14 @@ export function cellText(cell: Cell): string {
 
 type Written = Pick<Table, 'head' | 'rows'>;
 
-/** In Markdown; the first column is text, the others are figures. */
+/** A table in Markdown; the first column is text, the others are figures. */
 export function markdownTable({ head, rows }: Written): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   const written = rows.map((row) => line(row.map(cellText)));
   return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...written].join('\n');
 }
 
-/** For a terminal, with aligned columns. */
+/** A table for a terminal, with aligned columns. */
 export function textTable({ head, rows }: Written): string {
   const all = [head, ...rows.map((row) => row.map(cellText))];
   const widths = head.map((_, column) => Math.max(...all.map((row) => [...(row[column] ?? '')].length)));

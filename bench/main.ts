@@ -1,5 +1,5 @@
-// `npm run bench -- SCENARIO`: measures, prints progress and at the end tables, and writes the results as JSON and as a page.
-// Fails if stored and acknowledged records differ.
+// `npm run bench -- SCENARIO`: measures, prints progress and finally tables, and writes the results as JSON and as a page. Fails if stored
+// and acknowledged records differ.
 
 import { relative } from 'node:path';
 import { addAgain, planAgain } from './again.js';
@@ -30,7 +30,7 @@ npm run bench -- client [OPTION]…                  measures the client library
 ${[scenariosUsage, optionsUsage, outsideUsage, clientUsage].join('\n\n')}
 `;
 
-/** Sessions of these without options are published. */
+/** Sessions whose results are published if run without options. */
 const published: readonly string[] = ['all', 'deletion', 'desk', 'keys', 'servers', 'replicas', 'stream'];
 
 const print = (text: string) => void process.stdout.write(text);

@@ -1,15 +1,15 @@
-// Options of the command line. A table states value, meaning, default and reader of each; the values and the usage text both
-// come from it. Here are the options of a session; outside/options.ts has those of a load on a running deployment.
+// The command line's options. A table defines the value, meaning, default and parser of each option; both the parsed values and the usage
+// text come from it. These are the options of a session; outside/options.ts has those of a load on a running deployment.
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from './failure.js';
 
-/** Reads the text of an option, whose name is for the message. Throws BenchError for a wrong text. */
+/** Parses the text of an option, whose name is for the message. Throws BenchError for an invalid text. */
 type Parse<Value> = (text: string, name: string) => Value;
 
 type Option = {
-  /** What stands for the value in the usage text; a flag has none. */
+  /** The placeholder for the value in the usage text; absent for a flag. */
   readonly value?: string;
   readonly help: string;
   readonly standard?: string;
@@ -61,7 +61,7 @@ function pair(given: string, name: string): [name: string, value: string] {
   return [given.slice(0, equals), given.slice(equals + 1)];
 }
 
-/** `flatEvents` is `--flat-events`. */
+/** The name on the command line: `flatEvents` is `--flat-events`. */
 function nameOf(key: string): string {
   return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
@@ -75,7 +75,7 @@ export function usageOf(title: string, table: Table): string {
   return [title, ...lines].join('\n');
 }
 
-/** Reads the options of a command line. Throws an error of `parseArgs`, or BenchError, which names the wrong option. */
+/** Reads the options of a command line. Throws the error of `parseArgs`, or BenchError, which names the invalid option. */
 export function readTable<T extends Table>(table: T, args: readonly string[]) {
   const declared = Object.entries(table).map(([key, { value, multiple = false }]) => [
     nameOf(key),
@@ -90,7 +90,7 @@ export function readTable<T extends Table>(table: T, args: readonly string[]) {
   return Object.fromEntries(read) as { readonly [Key in keyof T]: ReturnType<T[Key]['read']> };
 }
 
-/** The deployment needs these cores before the generator may take a second thread. */
+/** The deployment needs this many cores before the generator may use a second thread. */
 const coresOfDeployment = 4;
 const threadsMax = 4;
 const threads = Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment));
@@ -134,7 +134,7 @@ export function readOptions(args: readonly string[], all: boolean) {
   return {
     ...values,
     env: Object.fromEntries(values.env) as NodeJS.ProcessEnv,
-    /** Whether all options that affect the results have their defaults. */
+    /** Whether all options that affect the results have their default values. */
     standard: args.every((arg, i) => arg === '--out' || args[i - 1] === '--out'),
   };
 }

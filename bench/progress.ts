@@ -1,4 +1,4 @@
-// The progress that a session prints: a line for each beginning and end, and every two seconds a line in between.
+// The progress that a session prints: a line at each beginning and end, and every two seconds a line in between.
 
 const everyMs = 2_000;
 
@@ -11,7 +11,7 @@ export function createProgress(write: (line: string) => void) {
     const time = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
     write(`${time.padStart(6)}  ${text}\n`);
   };
-  /** Does `work`, and meanwhile prints `what: text()` every two seconds. */
+  /** Does `work`, and prints `what: text()` every two seconds until it is done. */
   const during = async <Result>(what: string, text: () => string, work: () => Promise<Result>) => {
     const timer = setInterval(() => say(`  ${what}: ${text()}`), everyMs);
     try {

@@ -31,7 +31,7 @@ const scenarios: Readonly<Record<string, string>> = {
   desk: 'export, preview, submission and polling on a large table; deleting a month; cost of suppressed users',
 };
 const names = Object.keys(scenarios);
-/** `all` leaves these out: each has a session of its own. */
+/** `all` leaves these out, since each has its own session. */
 const apart: readonly string[] = ['keys', 'servers', 'replicas', ...deletionNames, 'stream', 'desk'];
 const peers = peerWays.filter(({ subject }) => subject !== 'uws').map(({ name }) => name);
 
@@ -43,7 +43,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   deletion: deletionNames,
 };
 
-/** Resolves names and groups to scenarios, in the order in which they run. Throws BenchError for an unknown name. */
+/** Resolves names and groups to scenarios, in the order in which these run. Throws BenchError for an unknown name. */
 export function selectScenarios(given: readonly string[]): string[] {
   const wanted = new Set(given.flatMap((name) => groups[name] ?? [name]));
   for (const name of wanted) {

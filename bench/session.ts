@@ -1,5 +1,5 @@
-// One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a
-// scenario fails, the others still run, and the failure is part of the results.
+// One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a scenario
+// fails, the others still run, and the failure is part of the results.
 
 import { findUnbalanced } from '../test/harness/books.js';
 import { withRedis } from '../test/harness/redis-client.js';
@@ -41,7 +41,7 @@ export async function runSession(
   const found: Found = {};
   const failures: Failure[] = [];
 
-  /** Runs what is wanted of these scenarios. */
+  /** Runs the requested ones of these scenarios. */
   const attempt = async (scenarios: readonly string[], run: () => Promise<Found>) => {
     const scenario = scenarios.filter((name) => wanted.has(name)).join(', ');
     if (scenario === '') return;
@@ -70,7 +70,7 @@ export async function runSession(
       try {
         found.machine ??= await describeMachine(deployment.sluice);
         const results = await run({ deployment, peers, wrk, options, progress });
-        // Rows that do not come through the service are in no book.
+        // Rows that do not come through the service are not in the ledger.
         if (!fillsTables) await assertBalanced(deployment.sluice, beganMs);
         isDone = true;
         return results;
@@ -120,7 +120,7 @@ async function assertBalanced(sluice: Deployment['sluice'], sinceMs: number): Pr
     throw new BenchError(`the books do not balance: ${JSON.stringify(found.slice(0, 3))}`);
 }
 
-/** What each process of the service wrote last: why a scenario failed may stand there alone. */
+/** The last output of each process of the service, which may be the only place that says why a scenario failed. */
 function lastWordsOf({ sluice: { api, workers, clickhouses } }: Deployment): string[] {
   return [...api, ...workers, ...clickhouses].map(
     (child) => `${child.name} wrote last:\n${child.output().slice(-wordsCharsMax)}`,

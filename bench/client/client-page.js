@@ -1,5 +1,5 @@
-// The page in which the bench measures the client library. Each function measures one thing and returns figures; the library
-// sends during the `await`s between them. The page is isolated from other sites, so that its clock has microseconds.
+// The page in which the bench measures the client library. Each function measures one thing and returns figures; the library sends during
+// the `await`s between them. The page is isolated from other sites, so that its clock has a resolution of microseconds.
 
 const measured = {};
 window.measured = measured;
@@ -7,14 +7,14 @@ window.measured = measured;
 const appId = '1';
 const properties = { product: 'Espresso machine', price: 249.5, currency: 'EUR', quantity: 1 };
 let warnings = 0;
-// Only counted: the cost of a console is not the library's.
+// Warnings are only counted: printing them is not the library's cost.
 console.warn = () => {
   warnings++;
 };
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Milliseconds from the start of the script until the library records, compiling included. */
+/** Milliseconds from the start of the script until the library records, including compilation. */
 measured.start = (script) => {
   const element = document.createElement('script');
   element.text = script;
@@ -28,7 +28,7 @@ measured.start = (script) => {
 
 measured.waiting = () => Object.keys(localStorage).filter((key) => key.includes(':q:')).length;
 
-/** Tracks events until this many wait in storage; none may be sent meanwhile. */
+/** Tracks events until this many are waiting in storage. None may be sent during this. */
 measured.fill = (count) => {
   for (let n = measured.waiting(); n < count; n++) window.sluice.track('Product Viewed', properties);
   return measured.waiting();
@@ -44,7 +44,7 @@ const calls = {
 
 let turn = 0;
 
-/** Microseconds per call of `count` in a row, and of the longest. */
+/** Microseconds per call of `count` calls in a row, and of the longest call. */
 measured.callsInARow = (name, count) => {
   const call = calls[name];
   let longestMs = 0;
@@ -59,7 +59,7 @@ measured.callsInARow = (name, count) => {
   return { us: ((lastMs - beganMs) / count) * 1000, longestUs: longestMs * 1000 };
 };
 
-/** Microseconds of single calls, each after a pause in which caches become cold. */
+/** Microseconds of single calls, each after a pause in which caches go cold. */
 measured.callsApart = async (name, count, pauseMs) => {
   const us = [];
   for (let n = 0; n < count; n++) {
@@ -104,10 +104,10 @@ function keyed(value) {
   return object;
 }
 
-/** Milliseconds and warnings of an event with 300,000 elements in its properties. */
+/** Milliseconds and number of warnings of an event with 300,000 elements in its properties. */
 measured.largeProperties = async (form) => {
   const input = large[form]();
-  // Time to collect the garbage of making it.
+  // Time to collect the garbage left from building it.
   await pause(1_000);
   const warningsBefore = warnings;
   const beganMs = performance.now();
@@ -117,7 +117,7 @@ measured.largeProperties = async (form) => {
 
 measured.largeForms = () => Object.keys(large);
 
-/** Characters in storage of a waiting event, beyond its properties as JSON. */
+/** How many characters a waiting event takes in storage, beyond its properties as JSON. */
 measured.storedCharacters = (count) => {
   const before = charactersWaiting();
   for (let n = 0; n < count; n++) window.sluice.track('Product Viewed', properties);

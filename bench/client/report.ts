@@ -16,10 +16,10 @@ export type ClientResults = {
   };
 };
 
-/** The values of all runs; if their median has a bound, in this unit. */
+/** The values of all runs. If there is a bound on their median, it is in the same unit. */
 type Figure = readonly [what: string, unit: string, values: readonly number[], bound?: number];
 
-/** Bad values in an object cause one warning per key at first, to show which; then a single one for the rest. */
+/** The first bad values in an object each cause a warning that names the key; the rest cause a single one. */
 const warningsMax = (form: string): number =>
   form === 'an object of objects for properties' ? clientLimits.propertiesDroppedMax + 1 : 1;
 
@@ -58,7 +58,7 @@ function figuresOf({ bytes, runs }: ClientResults['own']): Figure[] {
 
 function tablesOf({ own }: ClientResults) {
   const all = figuresOf(own);
-  // The size of the script does not vary, so it counts as measured in each run.
+  // The size of the script does not vary, so it counts as measured in every run.
   const sized = { runs: own.runs.length };
   const targets = all.flatMap(([what, unit, values, bound]) =>
     bound === undefined ? [] : atMost(what, ` ${unit}`, bound, values, values.length === 1 ? sized : {}),

@@ -1,5 +1,5 @@
-// Measures one build of the client library in a browser. Every page has a new visitor. The server accepts every message, or asks
-// to wait, so that messages stay in storage.
+// Measures one build of the client library in a browser. Every page has a new visitor. The server accepts every message, or asks the
+// library to wait, so that messages stay in storage.
 
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -9,18 +9,18 @@ import { text } from 'node:stream/consumers';
 import type { Browser, Page } from 'playwright-core';
 import { BenchError } from '../failure.js';
 
-/** Messages in a full queue: nearly as many as the library keeps. */
+/** Messages in a full queue: nearly the maximum that the library keeps. */
 export const waitingMessages = 4_800;
 export const tracksInARow = 10_000;
 export const calls = ['track', 'identify', 'addUserProperties', 'addEventProperties'] as const;
 type Call = (typeof calls)[number];
 
-/** Long enough for timers to run and for caches to become cold. */
+/** Long enough for timers to run and for caches to go cold. */
 const pauseMs = 1_200;
 const callsInARow = 40;
 const callsApart = 3;
 
-/** Calls in a row, their mean and the longest, and calls with a pause before each. */
+/** Calls in a row: their mean and the longest; and calls with a pause before each. */
 type CallFigures = { readonly us: number; readonly longestUs: number; readonly apartUs: readonly number[] };
 type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
 
@@ -28,7 +28,7 @@ export type ClientRun = Awaited<ReturnType<typeof runClient>>;
 
 type ClientSite = Awaited<ReturnType<typeof startClientSite>>;
 
-/** Starts a site whose pages may measure microseconds, with the endpoint to which the library sends. */
+/** Starts a site whose pages can measure microseconds, with the endpoint to which the library sends. */
 export async function startClientSite() {
   const script = readFileSync(new URL('client-page.js', import.meta.url));
   const html = '<!doctype html><meta charset="utf-8"><title>Shop</title><script src="/measure.js"></script>';
@@ -54,7 +54,7 @@ export async function startClientSite() {
   await once(server, 'listening');
   const site = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-    /** Whether the server accepts messages, or asks to wait. */
+    /** Whether the server accepts messages, or asks the library to wait. */
     takes: true,
     taken: 0,
     close: () => {
@@ -138,7 +138,7 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
   };
 }
 
-/** Calls the page's function of that name; settles with its result. */
+/** Calls the page's function with that name, and settles with its result. */
 function ask<T>(page: Page, name: string, ...args: readonly unknown[]): Promise<T> {
   const given = args.map((arg) => JSON.stringify(arg)).join(', ');
   return page.evaluate(`measured.${name}(${given})`) as Promise<T>;

@@ -12,7 +12,7 @@ export type DeletionApi = Awaited<ReturnType<typeof connectDeletionApi>>;
 export async function connectDeletionApi({ sluice }: Deployment) {
   const { account_id: accountId, api_key: apiKey } = sluice.bootstrap;
   const second = await addEnvironment(sluice, 'second');
-  /** Main Production and another environment of the account. */
+  /** The app_ids of Main Production and another environment of the account. */
   const appIds = [sluice.appId, second] as const;
   const accessToken = await getToken(sluice, { accountId, appIds, apiKey: apiKey ?? '' });
   const headers = { authorization: `Bearer ${accessToken}`, 'content-type': 'application/json' };
@@ -23,7 +23,7 @@ export async function connectDeletionApi({ sluice }: Deployment) {
     if (reply.status !== expected) throw new BenchError(`${path} was answered ${reply.status}: ${text}`);
     return JSON.parse(text) as Record<string, string>;
   };
-  // A fence is the highest segment number so far, and a new deployment has none.
+  // A fence is the highest segment number so far; a new deployment has none yet.
   await send(sluice, paths.track, { app_id: second, event: 'First', identity: 'nobody@example.com' });
   return {
     appIds,
@@ -35,7 +35,7 @@ export async function connectDeletionApi({ sluice }: Deployment) {
     preview: async (users: readonly User[]) =>
       Number((await ask(deletionPaths.submit, 200, { users, dry_run: true })).rows),
     isComplete: async (id: string) => (await ask(deletionPaths.status(id), 200)).status === 'complete',
-    /** Whether no query shows its users any more. */
+    /** Whether queries no longer show the users. */
     isHidden: async (id: string) => (await ask(deletionPaths.status(id), 200)).hidden_at !== undefined,
     /** Settles when the status is complete; rejects after `secondsMax`. */
     untilComplete: (id: string, secondsMax: number) =>
@@ -44,7 +44,7 @@ export async function connectDeletionApi({ sluice }: Deployment) {
   };
 }
 
-/** Adds an environment without limits to the account whose users are deleted; settles with its app_id when the API knows it. */
+/** Adds an environment without limits to the account whose users are deleted. Settles with its app_id when the API knows it. */
 export async function addEnvironment(sluice: Deployment['sluice'], name: string): Promise<string> {
   const added = await sluice.admin('environments', 'add', sluice.bootstrap.account_id, name);
   const { app_id: appId } = added as { app_id: string };

@@ -1,6 +1,6 @@
-// How long does a deletion take, and what does it cost? Scenarios on one deployment: one user, with rows in many parts or in one;
-// one percent of the users in one request, idle and under ingestion at half of the highest rate; a thousand requests in a
-// minute. After every run nothing of the targets may be left, and no other row may have changed.
+// How long does a deletion take, and what does it cost? Scenarios on one deployment: one user, with rows in many parts or in one; one
+// percent of the users in one request, idle and with ingestion at half of the highest rate; a thousand requests in a minute. After every
+// run no row of the targets may be left, and no other row may have changed.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -41,9 +41,9 @@ const sizeShares = [0.1, 0.3, 1];
 /** The population grows by whole thousands of customers with ten events each. */
 const eventsStep = 10_000;
 const beforeSeconds = 15;
-/** In the first seconds of a load connections are new. */
+/** The first seconds of a load are skipped, since its connections are new. */
 const newMs = 3_000;
-/** Numbers of the first customer set of each scenario; each run deletes another set. */
+/** The first set of customers of each scenario; every run deletes another set. */
 const sets = { bulk: 1, beside: 11, many: 21, one: 22 };
 const repeatsMax = 10;
 
@@ -86,7 +86,7 @@ async function runOnes(context: DeletionContext, set: number, repeats: number) {
   const { population } = context;
   const everywhere: OneRun[] = [];
   for (let repeat = 0; repeat < repeats; repeat += 1) {
-    // The customers added last: all inserts since the previous size have events of theirs.
+    // The customers added last, so that all inserts since the previous size contain events of theirs.
     const customer = memberOfSet(set, population.customers / 100 - 1 - repeat);
     everywhere.push(await runOne(context, population.nameOf(customer)));
   }
@@ -99,7 +99,7 @@ async function runOnes(context: DeletionContext, set: number, repeats: number) {
   return { events: population.events, everywhere, inOnePart };
 }
 
-/** Latencies are those of the ingestion's acknowledgements, since due. */
+/** The latencies are those of the ingestion's acknowledgements, from when each request was due. */
 async function runBeside(context: Context, deletion: DeletionContext, repeats: number) {
   const { deployment, options, progress } = context;
   const ratePerSecond = await rateOfHalfLoad(context);
@@ -136,7 +136,7 @@ async function runBeside(context: Context, deletion: DeletionContext, repeats: n
   return { ratePerSecond, ...found };
 }
 
-/** Over the seconds that begin between two times. */
+/** The spread over the seconds that begin between two times. */
 function between(seconds: readonly MergedSecond[], fromMs: number, toMs: number): Spread {
   return spreadOf(latenciesOf(seconds.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs)));
 }

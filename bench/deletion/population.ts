@@ -1,6 +1,6 @@
-// The rows on which deletions are measured, and the check of what is left of them. ClickHouse itself makes the rows: customers
-// with ten events each, in both environments of the account; every tenth customer has a merged anonymous past. Each insert has
-// a segment number of the past, as if the rows had been loaded over months.
+// The rows on which deletions are measured, and the check of what is left of them. ClickHouse itself makes the rows: customers with ten
+// events each, in both environments of the account; every tenth customer has a merged anonymous past. Each insert has a segment number from
+// the past, as if the rows had been loaded over months.
 
 import { columns } from '../../src/clickhouse/tables.js';
 import { insertEvents, type MadeEvents, rowsPerInsert } from '../deployment/made-events.js';
@@ -19,7 +19,7 @@ const eventsPerCustomer = 10;
 const dayMs = 86_400_000;
 const insertEveryDaysMax = 14;
 const firstInsertMs = Date.UTC(2025, 0, 5);
-/** Users whose rows are all in one insert. */
+/** How many users per insert have all of their rows in it. */
 export const lonersPerInsert = 3;
 const eventsPerLoner = 10;
 const lonerStep = rowsPerInsert / eventsPerLoner;
@@ -29,7 +29,7 @@ const eventNames = ['Page Viewed', 'Product Viewed', 'Product Added', 'Search Pe
 
 type Range = { readonly firstCustomer: number; readonly customers: number };
 
-/** What `fill` put into the tables; its segment numbers separate it from records that came through the API. */
+/** The rows that `fill` put into the tables. Their segment numbers separate them from records that came through the API. */
 export class Population {
   events = 0;
   customers = 0;
@@ -38,12 +38,12 @@ export class Population {
   readonly #appIds: readonly [string, string];
   readonly #markers: ReadonlyMap<number, string>;
   readonly #insertEveryDays: number;
-  /** Of all rows of `fill`, unless they have changed. */
+  /** The fingerprints of all rows of `fill`; undefined after they may have changed. */
   #all: Fingerprints | undefined;
 
   /**
-   * `appIds`: of Main Production and another environment. `eventsMax`: how many there will be, so that all inserts lie in the past:
-   * a deletion leaves what was accepted after its request. A marker is an identity that occurs nowhere else, by its customer.
+   * `appIds`: those of Main Production and another environment. `eventsMax`: how many events there will be, so that all inserts lie in the
+   * past: a deletion leaves what was accepted after its request. The markers are identities, by customer, that occur nowhere else.
    */
   constructor(
     { rows }: Rows,
@@ -71,13 +71,13 @@ export class Population {
     this.customers += range.customers;
   }
 
-  /** One customer in every hundred; each `set` below 50 selects different ones. */
+  /** One of every hundred customers. Each `set` below 50 selects different ones. */
   customersOfSet(set: number, countMax = Number.POSITIVE_INFINITY): number[] {
     const count = Math.min(countMax, this.customers / 100);
     return Array.from({ length: count }, (_, hundred) => memberOfSet(set, hundred));
   }
 
-  /** How a deletion names a customer: half of those with an anonymous past by their user_id. */
+  /** The name by which a deletion names a customer: the user_id for half of those with an anonymous past, otherwise the identity. */
   nameOf(customer: number): User {
     return customer % (2 * mergedEvery) === 0
       ? { user_id: firstUserId + customer }
@@ -89,8 +89,8 @@ export class Population {
   }
 
   /**
-   * Does `work`, which gets the number of the users' rows and deletes them. Rejects unless they have no row left and all other
-   * rows are exactly the same.
+   * Calls `work` with the number of the users' rows; it has to delete them. Rejects unless they have no row left and all other rows are
+   * exactly the same.
    */
   async comparing<Result>(users: readonly User[], work: (rows: number) => Promise<Result>): Promise<Result> {
     await this.#noteTargets(users);
@@ -114,7 +114,7 @@ export class Population {
     return result;
   }
 
-  /** Stores the targets of a comparison; an identity or user_id stands for its whole merged user. */
+  /** Stores the targets of a comparison. An identity or user_id stands for its whole merged user. */
   async #noteTargets(users: readonly User[]): Promise<void> {
     await this.#rows('DROP TABLE IF EXISTS default.bench_targets');
     await this.#rows('CREATE TABLE default.bench_targets (identity String, user_id UInt64) ENGINE = Memory');
@@ -131,7 +131,7 @@ export class Population {
   async #fingerprints(condition: string): Promise<Fingerprints> {
     const found: Partial<Record<(typeof tables)[number], Fingerprint>> = {};
     for (const table of tables) {
-      // Of a tuple: the hash of several values is null if one of them is null, and the sum leaves it out.
+      // Hashes a tuple: a hash of several values is null if one of them is null, and the sum would leave it out.
       const [row] = await this.#rows<{ count: string; hash: string }>(
         `SELECT toString(count()) AS count, toString(sum(cityHash64(tuple(*)))) AS hash FROM ${table}
           WHERE segment <= ${this.#segmentOf(this.inserts)} ${condition}`,
@@ -168,7 +168,7 @@ export class Population {
     };
   }
 
-  /** Properties and identifications of the customers with an anonymous past. */
+  /** Inserts properties and identifications of the customers with an anonymous past. */
   async #insertUsers(segment: bigint, { firstCustomer, customers }: Range): Promise<void> {
     const [main, other] = this.#appIds;
     const insert = (table: 'user_properties' | 'user_identities', each: number, values: string) =>
@@ -204,7 +204,7 @@ export class Population {
   }
 }
 
-/** The customer of a set in one hundred. */
+/** The customer that a set selects from a hundred. */
 export function memberOfSet(set: number, hundred: number): number {
   return 100 * hundred + ((7 * hundred + set) % 100);
 }
@@ -212,7 +212,7 @@ export function memberOfSet(set: number, hundred: number): number {
 const isTarget = `AND ((identity != '' AND identity IN (SELECT identity FROM default.bench_targets))
   OR (user_id IS NOT NULL AND assumeNotNull(user_id) IN (SELECT user_id FROM default.bench_targets WHERE user_id > 0)))`;
 
-/** The columns of a table whose rows need no id, and have the time of acceptance. */
+/** The columns of a table, with the time of acceptance, whose rows need no id. */
 function withoutId(table: 'user_properties' | 'user_identities'): string {
   return columns[table].filter((column) => column !== 'event_id' && column !== 'time').join(', ');
 }

@@ -1,5 +1,5 @@
-// The runs of the deletion scenarios. Each submits, polls until the status is complete, measures, and compares the tables
-// with their contents before.
+// The runs of the deletion scenarios. Each run submits, polls until the status is complete, measures, and compares the tables with their
+// earlier contents.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Deployment } from '../deployment/deployment.js';
@@ -25,14 +25,14 @@ export type ManyRun = Awaited<ReturnType<typeof runMany>>;
 const secondsMax = 300;
 const tracesSecondsMax = 180;
 const traceLookEveryMs = 1_000;
-/** Rounds start at least this far apart; runs wait first, so that they do not measure this pause. */
+/** Rounds start at least this far apart. Runs wait before they start, so that they do not measure this pause. */
 const roundEveryMs = 4_500;
 const manyEveryMs = 55;
 const manyPollEveryMs = 10;
-/** As many polls per second as a token may make. */
+/** As many polls per second as a token is allowed. */
 const pollEveryMs = 15;
 
-/** Events that come before and during a deletion. Whatever else takes the machine's time comes after `completed`. */
+/** Events that arrive before and during a deletion. Whatever else needs the machine has to wait until `completed`. */
 type Beside = { begin(): Promise<void>; completed(): void; end(): Promise<void> };
 
 /** Deletes customers in one request; one of them must have a marker. */
@@ -80,7 +80,7 @@ export async function runBulk(
   });
 }
 
-/** Deletes one user while the service is idle otherwise. */
+/** Deletes one user while the service is otherwise idle. */
 export async function runOne({ deployment, api, population }: DeletionContext, user: User) {
   await mergesEnded(deployment);
   return population.comparing([user], async (rows) => {
@@ -113,14 +113,14 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
 
 type Parts = Awaited<ReturnType<typeof readParts>>;
 
-/** The bytes of the files that were not there before; masks rewrite a small one and link the others. */
+/** The bytes of files that did not exist before. A mask rewrites a small file and hard-links the others. */
 function newBytes(before: Parts, after: Parts): number {
   const old = new Set([...before.values()].flatMap(({ bytes }) => [...bytes.keys()]));
   const files = [...after.values()].flatMap(({ bytes }) => [...bytes]);
   return files.reduce((sum, [inode, size]) => sum + (old.has(inode) ? 0 : size), 0);
 }
 
-/** Submits one request per customer, evenly within a minute, and polls each until it is complete. */
+/** Submits one request per customer, evenly distributed over a minute, and polls each until it is complete. */
 export async function runMany(
   { deployment, api, population }: DeletionContext,
   customers: readonly number[],
@@ -150,7 +150,7 @@ export async function runMany(
         await pause(manyPollEveryMs);
         for (const [requestId, sentAt] of [...pending]) {
           await pause(pollEveryMs);
-          // Rounds take the oldest first, so requests after a pending one are mostly pending too.
+          // Rounds take the oldest requests first, so requests after a pending one are mostly pending too.
           if (!(await api.isComplete(requestId))) break;
           waited.push(secondsSince(sentAt));
           pending.delete(requestId);
@@ -162,10 +162,10 @@ export async function runMany(
     const completeSeconds = secondsSince(startedAt);
     return {
       requests: users.length,
-      /** From the first submission to the answer of the last one, and until all were complete. */
+      /** From the first submission to the answer to the last one, and until all were complete. */
       submittedSeconds,
       completeSeconds,
-      /** Over the requests, each from its submission until it was complete. */
+      /** Over the requests: each from its submission until it was complete. */
       medianSeconds: median(waited),
       longestSeconds: Math.max(...waited),
       mutationsAMinute: await countMutations(deployment, completeSeconds),
@@ -173,7 +173,7 @@ export async function runMany(
   });
 }
 
-/** For each table, the most mutations that began within any 60 s. */
+/** For each table, the highest number of mutations that began within any 60 s. */
 async function countMutations({ rows }: Deployment, seconds: number): Promise<Record<string, number>> {
   const found = await rows<{ table: string; at: number }>(
     `SELECT table, toUnixTimestamp(create_time) AS at FROM system.mutations
@@ -198,8 +198,8 @@ async function untilGone(sinceMs: number, isGone: () => Promise<boolean>): Promi
 }
 
 /**
- * The returned function reads CPU seconds of the deployment's processes since, and the share of all cores that other programs
- * used. A share of 0.5 about doubles the times.
+ * The returned function reads the CPU seconds that the deployment's processes have used since the start, and the share of all cores that
+ * other programs used. A share of 0.5 about doubles the times.
  */
 function startCpu({ cpu }: Deployment) {
   const read = startMeter(cpu);

@@ -1,5 +1,5 @@
-// What does a privacy desk cost that never stops? Events come in at a rate, for so many minutes each: alone, then beside one request
-// of one user every ten seconds, then beside one of ten users. At the end no query may show a row of the named users.
+// What does a privacy desk cost that never stops? Events come in at a constant rate, for a number of minutes each: alone, then with a
+// deletion request for one user every ten seconds, then with requests for ten users. At the end no query may show a row of the named users.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -23,13 +23,13 @@ export type StreamResult = {
 export type StreamRun = Awaited<ReturnType<typeof runOne>>;
 
 const requestEveryMs = 10_000;
-/** A request that has waited longer is asked about less often: many of them would meet the limit of the token. */
+/** A request that has waited longer is polled less often: otherwise many of them would exceed the token's limit. */
 const poll = { everyMs: 100, shareOfWait: 0.05 };
 const usersOfRequests = [0, 1, 10];
 const usualRatePerSecond = 2_000;
 /** The population grows by whole thousands of customers with ten events each. */
 const eventsStep = 10_000;
-/** A request that is hidden in none of its polls until then is stuck. */
+/** A request that no poll has seen hidden after this long is stuck. */
 const hiddenSecondsMax = 600;
 
 export async function runStream(context: Context): Promise<StreamResult> {
@@ -73,7 +73,7 @@ async function runOne(
   for (let at = 0; at < users.length; at += usersOfRequest) {
     await pause(Math.max(0, startedAt + hidden.length * requestEveryMs - performance.now()));
     hidden.push(msUntilHidden(api, users.slice(at, at + usersOfRequest)));
-    // It is awaited at the end.
+    // It is awaited at the end; until then a rejection must not count as unhandled.
     hidden.at(-1)?.catch(() => undefined);
   }
   await pause(Math.max(0, startedAt + streamMinutes * 60_000 - performance.now()));
@@ -88,10 +88,10 @@ async function runOne(
     requests: found.length,
     hiddenMs: found.length === 0 ? undefined : spread(found),
     acknowledgedMs: spreadOf(latenciesOf(answered)),
-    /** Shares of a core. */
+    /** In shares of one core. */
     cores: coresOf(used, seconds),
     othersShare: othersShare(),
-    /** What mutations read to rewrite parts, by what the tables hold, both uncompressed. */
+    /** How many bytes mutations read to rewrite parts, divided by the size of the tables; both uncompressed. */
     rewrittenTimes: rewritten / (await storedBytes(deployment)),
     parts: await numberOf(deployment, 'count()', `system.parts WHERE ${ofEvents} AND active`),
     mutationsUndone: await numberOf(
@@ -104,7 +104,7 @@ async function runOne(
 
 const ofEvents = "database = currentDatabase() AND table = 'stored_events'";
 
-/** From the submission until the status first says that no query shows the users any more. */
+/** From the submission until the status first says that queries no longer show the users. */
 async function msUntilHidden(api: DeletionApi, users: readonly User[]): Promise<number> {
   const sentAt = performance.now();
   const id = await api.submit(users);
@@ -135,7 +135,7 @@ function storedBytes(deployment: Context['deployment']): Promise<number> {
   return numberOf(deployment, 'sum(data_uncompressed_bytes)', `system.parts WHERE ${ofEvents} AND active`);
 }
 
-/** Rows that queries show of the users, by the names under which they were deleted. */
+/** How many rows queries show of the users, under the names by which they were deleted. */
 async function rowsShown(deployment: Context['deployment'], users: readonly User[]): Promise<number> {
   if (users.length === 0) return 0;
   const list = (values: readonly string[]) => values.map((value) => `'${value}'`).join(', ') || "''";

@@ -1,5 +1,5 @@
-// The deployment under test: the processes of production on loopback ports, a Redis that syncs its file before every answer,
-// and data in a temporary folder. Each run gets an environment of its own, so that its rows can be counted.
+// The deployment under test: the processes of production on loopback ports, a Redis that syncs its file before every answer, and data in a
+// temporary folder. Each run gets its own environment, so that its rows can be counted.
 
 import { resolve } from 'node:path';
 import { Redis } from 'ioredis';
@@ -25,15 +25,19 @@ export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 type DeploymentOptions = {
   /** Environment of the API process and the worker; overrides the defaults. */
   readonly env?: NodeJS.ProcessEnv;
-  /** So many Redis masters and so many ClickHouse servers; everybody reaches them by ports. Otherwise one each, by a socket. */
+  /**
+   * How many Redis masters and ClickHouse servers there are, all reached by ports. Without it there is one of each, reached by a socket.
+   */
   readonly servers?: number;
-  /** One Redis, or with 1 and more a primary with two replicas and sentinels, of which so many have to confirm a record; by ports. */
+  /**
+   * With 1 and more, Redis is a primary with two replicas and sentinels, reached by ports, and this many replicas have to confirm a record.
+   */
   readonly replicasAck?: number;
   /** Writes V8 CPU profiles of the API process and the worker into this folder when they stop. */
   readonly cpuProf?: string;
 };
 
-/** As the embedded Redis of `npm start`; above 2 GiB of backlog the API refuses records anyway. */
+/** As for the embedded Redis of `npm start`. Above 2 GiB of backlog the API refuses records in any case. */
 export const redisMemoryBytesMax = 6 * 1024 ** 3;
 
 const profiler = new URL('./profile-process.js', import.meta.url);
@@ -67,7 +71,7 @@ export async function startDeployment({ env, servers, replicasAck, cpuProf }: De
   const metric = async (name: string) => (sluice.api[0] && (await readMetric(sluice.api[0], name))) ?? 0;
   return {
     sluice,
-    /** The servers of Redis, if they are a primary and replicas. */
+    /** The Redis servers, if they are a primary and replicas. */
     replicated,
     url: sluice.baseUrl,
     /** A connection to the first master. */
@@ -75,7 +79,7 @@ export async function startDeployment({ env, servers, replicasAck, cpuProf }: De
     /** Runs a statement in the deployment's database. */
     rows,
     metric,
-    /** CPU time in µs per kind of process, since it started; and the kernel's part of it. */
+    /** CPU time in µs that each kind of process has used since it started; and the part of it spent in the kernel. */
     cpu: () => ofEach(cpuMicroseconds),
     systemCpu: () => ofEach(systemMicroseconds),
     /** Resident bytes per kind of process. */
@@ -86,12 +90,12 @@ export async function startDeployment({ env, servers, replicasAck, cpuProf }: De
     },
     count: (appId: string) => countRecords({ rows }, appId),
     stored: async (appId: string) => {
-      // The count alone is not enough: one event may be stored twice while another is still missing.
+      // The count alone is not enough: one event may be stored twice while another one is still missing.
       await untilStored(sluice);
       return readStored({ rows }, appId);
     },
     settle: () => mergesEnded({ rows }),
-    /** Creates environments; settles with their app_ids when the API knows them and their limits. */
+    /** Creates environments. Settles with their app_ids when the API knows them and their limits. */
     addEnvironments: (count: number, limits: Limits) =>
       createEnvironments(sluice, new Array<readonly string[]>(count).fill(optionsOf(limits))),
     stop: async () => {
@@ -125,7 +129,7 @@ async function startRedises(masters = 1, replicasAck = 0): Promise<Redises> {
   return { redises, redisUrl: cluster.url, removeRedis: () => cluster.remove() };
 }
 
-/** As options of the command `environments set`. */
+/** The limits as options of the command `environments set`. */
 function optionsOf(limits: Limits): readonly string[] {
   if (limits === 'none') return unlimited;
   return Object.entries(limits).flatMap(([name, value]) => ['--limit', `${name}=${value}`]);

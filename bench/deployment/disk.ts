@@ -1,4 +1,4 @@
-// Looks at the disk: which files contain a text, and which parts of a table were rewritten.
+// Inspects the disk: which files contain a text, and which parts of a table were rewritten.
 
 import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
@@ -7,15 +7,15 @@ import { BenchError } from '../failure.js';
 import { numberOf, type Rows } from './stored.js';
 
 /**
- * How many files below a folder contain a text. ClickHouse's files are compressed: a text stays searchable there only if no
- * four letters of it occurred before.
+ * How many files below a folder contain a text. ClickHouse's files are compressed: a text can be found in them only if no four consecutive
+ * letters of it occurred before.
  */
 export function countFilesWith(text: string, folder: string): Promise<number> {
   const args = ['--recursive', '--files-with-matches', '--fixed-strings', '--regexp', text, folder];
   return new Promise((settle, reject) => {
     execFile('grep', args, { env: { ...process.env, LC_ALL: 'C' } }, (error, found, complaints) => {
       const lines = (output: string) => output.split('\n').filter((line) => line !== '');
-      // 1: nothing found. 2: a complaint, here of files that have vanished meanwhile.
+      // Exit code 1: nothing was found. 2: an error, such as files that vanished during the search.
       const wrong = lines(complaints).filter((line) => !line.endsWith(': No such file or directory'));
       if (wrong.length > 0 || typeof error?.code === 'string' || !existsSync(folder)) {
         reject(new BenchError(`${folder} cannot be searched: ${wrong[0] ?? error?.message}`));
@@ -25,8 +25,8 @@ export function countFilesWith(text: string, folder: string): Promise<number> {
 }
 
 /**
- * The active parts of a table by their blocks, which leave out what mutations add to the names: their files' bytes by inode, which hard
- * links share, and the inode of the largest column.
+ * The active parts of a table by their blocks, without what mutations add to the names: for each, the bytes of its files by inode, which
+ * hard links share, and the inode of the largest column.
  */
 export async function readParts({ rows }: Rows, table: string) {
   const parts = await rows<{ blocks: string; path: string }>(
@@ -44,7 +44,7 @@ export async function readParts({ rows }: Rows, table: string) {
   );
 }
 
-/** Parts of a table that were replaced and are still on the disk. */
+/** How many parts of a table were replaced and are still on the disk. */
 export function countReplacedParts(store: Rows, table: string): Promise<number> {
   const from = `system.parts WHERE database = currentDatabase() AND table = '${table}' AND NOT active`;
   return numberOf(store, 'count()', from);

@@ -1,4 +1,4 @@
-// Single events that keep coming at a rate while something else is measured.
+// Single events that arrive at a constant rate while something else is measured.
 
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import type { Deployment } from './deployment.js';
@@ -16,7 +16,10 @@ export async function prepareIngestion(deployment: Deployment, appId: string, ra
     begin: () => {
       sending = load.send();
     },
-    /** Settles with the number of events and the seconds of the load when all are stored. Rejects unless each is, once. */
+    /**
+     * Stops, and settles with the number of events and the seconds of the load when all are stored. Rejects unless each is stored exactly
+     * once.
+     */
     end: async () => {
       load.stop();
       const { seconds } = await sending;

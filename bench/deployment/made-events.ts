@@ -1,9 +1,9 @@
-// Events that ClickHouse itself makes, stored as workers store them: segments with their markers.
+// Events that ClickHouse itself generates, stored as workers store them: in segments with markers.
 
 import { columns } from '../../src/clickhouse/tables.js';
 import type { Rows } from './stored.js';
 
-/** SQL; `number` counts the rows of an insert, `n` all events, and `with` may name more. */
+/** SQL in which `number` counts the rows of an insert and `n` all events; `with` may define more names. */
 export type MadeEvents = {
   /** The number of each row's segment. */
   readonly segment: string;
@@ -13,7 +13,7 @@ export type MadeEvents = {
   readonly userId?: string;
   readonly identity: string;
   readonly sessionId?: string;
-  /** Before it was accepted. */
+  /** How long before its acceptance each event happened. */
   readonly msBefore?: string;
   readonly properties: string;
 };
@@ -21,8 +21,8 @@ export type MadeEvents = {
 export const rowsPerInsert = 500_000;
 
 /**
- * Makes the events from `first` to `end`, with several inserts; `made` gets the number of the first event of each insert, and
- * which insert it is. ClickHouse takes these segments even if it refuses others of that time, as it does after a retention run.
+ * Makes the events from `first` up to `end`, in several inserts. Calls `made` with the number of the first event of each insert, and the
+ * number of the insert. ClickHouse accepts these segments even if it refuses other segments of that time, as it does after a retention run.
  */
 export async function insertEvents(
   { rows }: Rows,

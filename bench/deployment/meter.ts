@@ -1,9 +1,9 @@
-// Measures CPU between two moments: of the deployment's processes, of the bench, and of other programs.
+// Measures CPU between two moments: that of the deployment's processes, of the bench, and of other programs.
 
 import { type CpuTimes, type ProcessName, processNames } from './deployment.js';
 import { machineMicroseconds } from './processes.js';
 
-/** Starts; each call of the returned function reads what was used since. */
+/** Starts measuring. Each call of the returned function reads what was used since the start. */
 export function startMeter(cpu: () => CpuTimes) {
   const startedAt = performance.now();
   const [before, machineBefore, ownBefore] = [cpu(), machineMicroseconds(), process.cpuUsage()];
@@ -20,7 +20,7 @@ export function startMeter(cpu: () => CpuTimes) {
       own: user + system,
       /** The share of the machine's CPU time that any process used. */
       machineShare: busy / all,
-      /** The share that other programs used: neither these processes, nor the bench, nor `more` µs of another one of ours. */
+      /** The share that other programs used: all except these processes, the bench, and `more` µs of another process of ours. */
       othersShare: (more = 0) => Math.max(0, (busy - ours - more) / all),
     };
   };
@@ -44,7 +44,7 @@ export function perRecord(times: CpuTimes, records: number): CpuTimes {
   return Object.fromEntries(Object.entries(times).map(([name, used]) => [name, used / records]));
 }
 
-/** Runs `work` in this process; settles with its result, seconds and CPU. For loads that the bench itself sends. */
+/** Runs `work` in this process, and settles with its result, seconds and CPU. For loads that the bench itself sends. */
 export async function generating<Result>(work: () => Promise<Result>) {
   const [startedAt, before] = [performance.now(), process.cpuUsage()];
   const result = await work();

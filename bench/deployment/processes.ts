@@ -1,20 +1,19 @@
-// CPU time and memory of processes, from /proc. CPU time per event depends less on other load on the machine than events per
-// second do.
+// CPU time and memory of processes, from /proc. CPU time per event depends less on other load on the machine than events per second do.
 
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** /proc reports CPU time in hundredths of a second, whatever the kernel's tick is. */
+/** /proc reports CPU time in hundredths of a second, regardless of the kernel's tick. */
 const microsecondsPerTick = 10_000;
 
 /**
- * CPU time in µs, user and system, that a process and its descendants have used so far. Ended descendants count too, with
- * the process that waited for them; so it includes Redis's rewrites of its file.
+ * CPU time in µs, user and system, that a process and its descendants have used so far. Descendants that have ended count too, with the
+ * process that waited for them; so this includes Redis's rewrites of its file.
  */
 export function cpuMicroseconds(pid: number): number {
   return sumOver(pid, ({ user, system }) => user + system);
 }
 
-/** The kernel's part of it. */
+/** The part of this CPU time that was spent in the kernel. */
 export function systemMicroseconds(pid: number): number {
   return sumOver(pid, ({ system }) => system);
 }
@@ -52,7 +51,7 @@ export function machineMicroseconds(): { readonly busy: number; readonly all: nu
   return { busy: (all - idle - waiting) * microsecondsPerTick, all: all * microsecondsPerTick };
 }
 
-/** In ticks, those of ended children included. Undefined: the process has ended. */
+/** CPU time in ticks, including that of ended children. Undefined if the process has ended. */
 function readStat(pid: string) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');

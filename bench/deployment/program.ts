@@ -1,5 +1,4 @@
-// Runs a program that sends to the deployment, started as a user would start it: how long it takes, and what it costs both
-// sides.
+// Runs a program that sends to the deployment, started as a user would start it: how long it takes, and what it costs both sides.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,7 +13,7 @@ export type ProgramRun = Awaited<ReturnType<typeof runProgram>>;
 
 const lookEveryMs = 20;
 
-/** Rejects unless the program exits with 0 and exactly `events` events are stored in addition to `before`. */
+/** Rejects unless the program exits with 0 and exactly `events` more events are stored than `before`. */
 export async function runProgram(
   deployment: Deployment,
   appId: string,
@@ -24,7 +23,7 @@ export async function runProgram(
 ) {
   const read = startMeter(deployment.cpu);
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  // /proc tells its CPU time only while it runs.
+  // Sampled, since /proc has the program's CPU time only while it runs.
   let programMicroseconds = 0;
   const timer = setInterval(() => {
     programMicroseconds = Math.max(programMicroseconds, cpuMicroseconds(child.pid ?? 0));

@@ -1,4 +1,4 @@
-// Compares what ClickHouse holds for an environment with what was acknowledged. Every run ends with this check.
+// Compares what ClickHouse holds of an environment with what was acknowledged. Every run ends with this check.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { BenchError } from '../failure.js';
@@ -37,7 +37,7 @@ export async function readStored({ rows }: Rows, appId: string): Promise<Stored>
   return row ?? { ids: 0 };
 }
 
-/** Counts all records, but not ids, which takes long; for repeated queries. */
+/** Counts all records, but not distinct ids, which would take long; for repeated queries. */
 export function countRecords(store: Rows, appId: string): Promise<number> {
   const tables = recordTables.map((table) => `SELECT app_id FROM ${table} WHERE app_id = '${appId}'`);
   return numberOf(store, 'count()', `(${tables.join(' UNION ALL ')})`);
@@ -56,8 +56,8 @@ export function times(records: Records, factor: number): Records {
 }
 
 /**
- * Settles with the stored records when `count` reports at least as many as were acknowledged. Rejects if no new record appears
- * for `stallMs`.
+ * Settles with the stored records when `count` returns at least as many as were acknowledged. Rejects if no new record appears for
+ * `stallMs`.
  */
 export async function untilCounted(count: () => Promise<number>, acknowledged: number, stallMs = stallMsMax) {
   let counted = await count();
@@ -73,7 +73,7 @@ export async function untilCounted(count: () => Promise<number>, acknowledged: n
   return counted;
 }
 
-/** Rejects unless exactly the acknowledged records are stored, each event under its own id. */
+/** Rejects unless exactly the acknowledged records are stored, with a distinct id for each event. */
 export async function assertStored(store: Store, appId: string, acknowledged: Records): Promise<void> {
   const { ids, ...stored } = await store.stored(appId);
   const words = (records: Records) =>
@@ -86,7 +86,7 @@ export async function assertStored(store: Store, appId: string, acknowledged: Re
   }
 }
 
-/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for an earlier run's merges. */
+/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for merges of an earlier run. */
 export async function mergesEnded(store: Rows): Promise<void> {
   const deadline = performance.now() + merged.msMax;
   while (performance.now() < deadline && (await numberOf(store, 'count()', 'system.merges')) > 0) {

@@ -1,6 +1,6 @@
-// How long do the calls of a privacy officer take on a large table? The export of a user with millions of events, the submission
-// and the preview of a deletion, the polling of a status.
-// Also: what does it take to delete a month of expired events, and what do suppressed users cost the events of all others?
+// How long do the requests of a privacy officer take on a large table? The export of a user with millions of events, the submission and the
+// preview of a deletion, the polling of a status. Also: what does it cost to delete a month of expired events, and what do suppressed users
+// cost the events of all others?
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -22,11 +22,11 @@ const polls = 100;
 /** Below the limit of a token. */
 const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
-/** A month has one expired event for so many events of the exported user. */
+/** A month has one expired event for this many events of the exported user. */
 const eventsPerExpired = 5;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;
-/** A set without the first customers: loners have their events. */
+/** A set without the first customers, since the loners have events of theirs. */
 const setOfPreviews = 40;
 
 export async function runDesk(context: Context) {
@@ -42,7 +42,7 @@ export async function runDesk(context: Context) {
   await fillUser(deployment, api.appIds[0], events);
   await mergesEnded(deployment);
   progress.say(`desk: ${figure(events)} events of one user, and ${figure(othersEvents)} of others`);
-  /** Runs with and without gzip. */
+  /** Runs with and without gzip, in turns. */
   const exports: ExportRun[] = [];
   for (let repeat = 0; repeat < options.repeats; repeat += 1) {
     for (const gzip of [false, true]) {
@@ -53,7 +53,7 @@ export async function runDesk(context: Context) {
     }
   }
   const preview = async (what: string, users: readonly User[]) => {
-    /** Those that the preview found. */
+    /** The number of rows that the preview found. */
     let rows = 0;
     const ms = await timed(options.repeats, async () => {
       rows = await api.preview(users);
@@ -69,10 +69,10 @@ export async function runDesk(context: Context) {
     await preview('the exported user', [{ identity: exportedUser }]),
     await preview('many users', named),
   ];
-  // Before the submissions: a run of retention makes way for deletions.
+  // Before the submissions, since a run of retention makes way for deletions.
   const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   let requestId = '';
-  /** Until the answer to each submission of one user, and about a status. */
+  /** The ms until the answer to each submission of one user, and to each status request. */
   const submittedMs = await timed(submissions, async (i) => {
     requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
   });
@@ -80,7 +80,7 @@ export async function runDesk(context: Context) {
   return { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed, retention };
 }
 
-/** Calls one after another; settles with how many ms each took. */
+/** Makes calls one after another, and settles with how many ms each took. */
 async function timed(count: number, call: (index: number) => Promise<unknown>, everyMs = 0) {
   const ms: number[] = [];
   for (let index = 0; index < count; index += 1) {

@@ -1,5 +1,5 @@
-// One user with millions of events in a table of ten times as many: how long until the first byte of the export, how long until
-// its end, and what the API needs in memory meanwhile.
+// Exports one user with millions of events from a table with ten times as many: how long until the first byte, how long until the end, and
+// how much memory the API needs.
 
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
@@ -18,7 +18,7 @@ const insertEveryUs = 14n * 86_400_000_000n;
 const sampleEveryMs = 100;
 const mib = 1024 ** 2;
 
-/** Gives the user this many events, spread over months by their inserts like those of the others. */
+/** Gives the user this many events, spread over months by their inserts like those of the other users. */
 export function fillUser(deployment: Deployment, appId: string, events: number): Promise<void> {
   return insertEvents(deployment, 0, events, (_from, insert) => ({
     segment: String(firstSegment + BigInt(insert) * insertEveryUs),
@@ -54,9 +54,9 @@ export async function runExport(deployment: Deployment, accessToken: string, rec
     const { api = 0, clickhouse = 0 } = readCpu().used;
     return {
       gzip,
-      /** As received: compressed with gzip. */
+      /** As received, so compressed with gzip. */
       bytes: read.bytes,
-      /** From the request for the data on. */
+      /** From the request for the data. */
       firstByteSeconds: read.firstByteSeconds,
       seconds,
       cpu: { api: api / 1e6, clickhouse: clickhouse / 1e6 },
@@ -68,13 +68,13 @@ export async function runExport(deployment: Deployment, accessToken: string, rec
   }
 }
 
-/** Reads an answer as fast as it comes, and keeps only its last line. */
+/** Reads an answer as fast as it arrives, and keeps only its last line. */
 async function download(url: string, accessToken: string, gzip: boolean, startedAt: number) {
   const headers = { authorization: `Bearer ${accessToken}`, ...(gzip && { 'accept-encoding': 'gzip' }) };
-  // A connection of its own: the API closes idle ones while the bench is busy.
+  // Its own connection: the API closes idle ones while the bench is busy.
   const request = get(url, { headers, agent: false });
   const [answer] = (await once(request, 'response')) as [IncomingMessage];
-  // What is wrong with the form of an answer is an error of its request.
+  // A malformed answer is reported as an error of its request.
   request.on('error', (error) => answer.destroy(error));
   if (answer.statusCode !== 200) throw new BenchError(`the export was answered ${answer.statusCode}`);
   const encoding = answer.headers['content-encoding'];
@@ -94,5 +94,5 @@ async function download(url: string, accessToken: string, gzip: boolean, started
   return { bytes, firstByteSeconds, lastLine };
 }
 
-/** More than the length of the last line. */
+/** Longer than the last line. */
 const endBytesMax = 1_000;

@@ -1,5 +1,5 @@
-// What does it cost to delete expired events? A run of retention deletes a month of them: it drops the whole partition if nothing
-// else is in it, and otherwise deletes the expired rows from it. The bench itself runs the worker's code.
+// What does it cost to delete expired events? A run of retention deletes a month of them: it drops the whole partition if nothing else is
+// in it, and otherwise deletes the expired rows from it. The bench itself runs the worker's code.
 
 import { pino } from 'pino';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -16,16 +16,16 @@ import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 
-/** `rows` are deleted, and so many `beside` are kept in the same partition. CPU is in s, of the deployment and of the worker's code. */
+/** `rows` are deleted, and `beside` rows are kept in the same partition. CPU is in s, of the deployment and of the worker's code. */
 export type RetentionRun = Readonly<Record<'rows' | 'beside' | 'seconds' | 'cpu', number>>;
 
-/** One month for each run; nothing else is stored in them. */
+/** Each run has its own month, in which nothing else is stored. */
 const firstMonth = { year: 2020, month: 0 };
 
-/** Runs with whole partitions, then with rows of others beside. */
+/** Runs with whole partitions, then with partitions that also have rows to keep. */
 export async function runRetention({ deployment, options, progress }: Context, rows: number) {
   const { sluice, redis, cpu } = deployment;
-  // The worker makes no run of its own meanwhile.
+  // Keeps the worker from starting its own run.
   await redis.set(registryKeys.retentionRun, 'the bench', 'PX', retentionRuns.everyMs);
   const [expired = '', kept = ''] = await createEnvironments(sluice, [['--retain-days', '30'], []]);
   const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });

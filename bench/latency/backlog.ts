@@ -1,6 +1,6 @@
-// How much memory does a backlog take in Redis, and how fast does it drain while its load goes on? The workers are stopped
-// while ten minutes' worth of events is loaded at once, in segments of the size that this rate makes. Then the workers start,
-// and events keep coming at that rate.
+// How much memory does a backlog take in Redis, and how fast does it drain while the load continues? The workers are stopped while ten
+// minutes' worth of events is loaded at once, in segments of the size that this rate produces. Then the workers start, and events keep
+// arriving at that rate.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
@@ -20,12 +20,12 @@ export type BacklogResult = Awaited<ReturnType<typeof runBacklog>>;
 
 const standardRate = 5_000;
 /**
- * Two commits of the bulk load, 1200 rows, fill a segment. While ClickHouse is away and the workers run, a segment is sealed
- * after 250 ms, in which the standard rate brings as many rows. Without this setting there would be fewer, larger segments.
+ * Two commits of the bulk load, 1200 rows, fill a segment. While ClickHouse is away and the workers run, a segment is sealed after 250 ms,
+ * in which the standard rate brings as many rows. Without this setting there would be fewer and larger segments.
  */
 export const backlogEnv = { SEGMENT_BYTES_MAX: '250000' };
 const bulk = { way: 'bulk-100', events: 100, connections: 6 };
-/** In smaller segments the allocator's rounding dominates. */
+/** In smaller segments the allocator's rounding would dominate. */
 const segmentBytesMin = 100_000;
 const lookEveryMs = 500;
 
@@ -38,7 +38,7 @@ export async function runBacklog({ deployment, options, progress }: Context) {
   const events = await fill(deployment, backlogId, options.backlogEvents, progress);
   const redisBytesPerEvent = ((await usedMemory(redis)) - before) / events;
   const segments = await readSegments(redis);
-  // The last one is open and has spare room.
+  // The last segment is open and has spare room.
   const large = segments.slice(0, -1).filter(({ bytes }) => bytes > segmentBytesMin);
   progress.say(`backlog: ${events} events in ${segments.length} segments; the workers start`);
 
@@ -53,17 +53,17 @@ export async function runBacklog({ deployment, options, progress }: Context) {
   const { used } = read();
   await assertStored(deployment, backlogId, { events });
   return {
-    /** Waiting when the workers started. */
+    /** How many events were waiting when the workers started. */
     events,
     segments: segments.length,
     redisBytesPerEvent,
     /** The highest ratio of memory in Redis to bytes of rows, over the large sealed segments. */
     memoryTimesMost: Math.max(...large.map(({ bytes, memoryBytes }) => memoryBytes / bytes)),
-    /** Of the events that kept coming, one per request. */
+    /** Of the events that kept arriving, one per request. */
     ratePerSecond,
     drainSeconds,
     drainedPerSecond: events / drainSeconds,
-    /** µs of CPU per event, both drained events and those that kept coming. */
+    /** µs of CPU per event, over both drained events and those that kept arriving. */
     cpu: perRecord(used, events + live.events),
     latency: latencyFigures(latenciesOf(live.seconds)),
     left,
@@ -85,7 +85,7 @@ async function fill({ url }: Deployment, appId: string, wanted: number, progress
   return allAnswered(seconds) * bulk.events;
 }
 
-/** Settles with the rest of the backlog, by seconds since the workers started. */
+/** Settles with the remaining backlog, by seconds since the workers started. */
 async function drain(deployment: Deployment, appId: string, events: number, progress: Progress) {
   const startedAt = performance.now();
   const left: { seconds: number; events: number }[] = [];
@@ -106,7 +106,7 @@ async function drain(deployment: Deployment, appId: string, events: number, prog
   return left;
 }
 
-/** The outstanding segments, oldest first: STRLEN, and MEMORY USAGE, which includes the key and the allocator's rounding. */
+/** The outstanding segments, from the oldest: STRLEN, and MEMORY USAGE, which includes the key and the allocator's rounding. */
 async function readSegments(redis: Redis) {
   const found: { bytes: number; memoryBytes: number }[] = [];
   for (const member of await redis.zrange(shardKeys.segments(0), '0', '-1')) {

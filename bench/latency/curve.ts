@@ -1,19 +1,19 @@
-// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns. The bench
-// itself sends at every rate: another generator would leave a different share of CPU to the service.
+// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns. The bench itself sends
+// at every rate, since another generator would leave a different share of CPU to the service.
 
 import type { Context } from '../context.js';
 import { runWay, type ThroughputRun } from '../throughput/throughput.js';
 import { inTurns } from '../throughput/turns.js';
 
 export type CurveLevel = {
-  /** Of the highest rate, which the run at full load of the same round found. 1: as fast as events are answered. */
+  /** The share of the highest rate, which the run at full load of the same round found. 1: as fast as events are answered. */
   readonly share: number;
   readonly runs: readonly ThroughputRun[];
 };
 
-/** Full load comes first: its rate decides the others. */
+/** Full load comes first, since its rate decides the others. */
 const shares = [1, 0.5, 0.7, 0.3, 0.1];
-/** The shares of the target run in this many times as many rounds. */
+/** The shares that the target compares run in this many times as many rounds. */
 const moreRounds = 3;
 const sharesOfTarget = [1, 0.5];
 
@@ -35,7 +35,7 @@ export async function runCurve(context: Context): Promise<CurveLevel[]> {
   return levels.sort((a, b) => a.share - b.share);
 }
 
-/** Half of the highest rate of single events, which one run finds; or the rate of the options. */
+/** Half of the highest rate of single events, which one run finds; or the rate in the options. */
 export async function rateOfHalfLoad(context: Context): Promise<number> {
   if (context.options.rate !== undefined) return context.options.rate;
   const { requestsPerSecond } = await runWay(context, 'single');

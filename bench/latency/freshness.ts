@@ -1,5 +1,5 @@
-// How soon after its acknowledgement can an event be queried? While a load runs, the bench sends probes: single events, each
-// with a unique property. It keeps asking ClickHouse which probes it has; a probe's time ends with the first answer that shows it.
+// How soon after its acknowledgement can an event be queried? While a load runs, the bench sends probes: single events, each with a unique
+// property. It repeatedly asks ClickHouse which probes it has; a probe's time ends with the first answer that shows it.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,8 +15,8 @@ const askEveryMs = 50;
 const missingMsMax = 30_000;
 
 /**
- * Starts to send probes to an environment and to query them. `stop` ends the sending and settles when every acknowledged probe
- * could be queried.
+ * Starts to send probes to an environment and to query them. `stop` ends the sending, and settles when every acknowledged probe could be
+ * queried.
  */
 export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, appId: string) {
   const startedAt = performance.now();

@@ -1,5 +1,5 @@
-// At half load: how long do acknowledgements take, when can an event be queried, and does memory grow? One run of minutes,
-// second by second, then floors at the same rate: a server that only answers, and one that first syncs the bytes to disk.
+// At half load: how long do acknowledgements take, when can an event be queried, and does memory grow? One run of several minutes, recorded
+// second by second, then the floors at the same rate: a server that only answers, and one that first syncs the bytes to disk.
 
 import type { Context } from '../context.js';
 import type { ProcessName } from '../deployment/deployment.js';
@@ -19,7 +19,7 @@ type Measured = Pick<ThroughputOptions, 'subject' | 'appIds' | 'beside'>;
 
 const warmUpSeconds = 5;
 const sampleEveryMs = 2_000;
-/** Of the floors, and of the run with probes. */
+/** The length of the floors' runs, and of the run with probes. */
 const shortMinutesMax = 1;
 
 /** Rejects if an event is not stored at the end. */
@@ -51,7 +51,7 @@ export async function runHalfLoad(context: Context) {
     return { subject, run, seconds: figuresOf(found), p99OfMinutes: p99OfMinutes(found) };
   };
   const runs = [await one('sluice', minutes, { subject: deployment, appIds: [appId], beside: sampling })];
-  // In a minute of their own: a dozen questions a second to ClickHouse take CPU from everything else.
+  // In a separate minute: a dozen queries a second to ClickHouse take CPU from everything else.
   const probed = { subject: deployment, appIds: [besideProbes], beside: probing };
   runs.push(await one('sluice-probed', shortMinutesMax, probed));
   for (const name of ['uws-synced', 'uws'] as const) {
@@ -62,7 +62,7 @@ export async function runHalfLoad(context: Context) {
   return { minutes, ratePerSecond, runs, queryable, samples };
 }
 
-/** Of each second: `at` is in seconds since the start, latencies since due in ms. */
+/** Figures of each second: `at` is in seconds since the start, latencies are from when requests were due, in ms. */
 function figuresOf(seconds: readonly MergedSecond[]) {
   const firstMs = seconds[0]?.atMs ?? 0;
   return seconds.map((second) => ({
@@ -72,8 +72,8 @@ function figuresOf(seconds: readonly MergedSecond[]) {
 }
 
 /**
- * The p99 since due of each minute, in ms: how much it varies. A rest of half a minute or more is a minute of its own; a shorter
- * one belongs to the minute before.
+ * The p99 of each minute, from when requests were due, in ms, which shows how much it varies. A remainder of half a minute or more counts
+ * as a minute; a shorter one belongs to the minute before.
  */
 function p99OfMinutes(seconds: readonly MergedSecond[]): readonly number[] {
   const count = Math.max(1, Math.round(seconds.length / 60));
@@ -83,7 +83,7 @@ function p99OfMinutes(seconds: readonly MergedSecond[]): readonly number[] {
   });
 }
 
-/** All samples of one process, as a series. */
+/** All memory samples of one process, as a series. */
 export function memoryOf(samples: readonly MemorySample[], name: ProcessName) {
   return samples.map(({ seconds, memory }) => ({ atMs: seconds * 1000, value: memory[name] }));
 }

@@ -1,4 +1,4 @@
-// The request bodies of a load: a way's own, or records from a file.
+// The request bodies of a load: those of a way, or records from a file.
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -9,13 +9,13 @@ import type { MakeRequest } from './events.js';
 
 export type BodyOptions = {
   readonly way: Way;
-  /** Requests take them in turn. */
+  /** The environments, which requests use in turn. */
   readonly appIds: readonly string[];
-  /** Of the idempotency keys; each thread of each run has its own. */
+  /** The prefix of idempotency keys; each thread of each run has its own. */
   readonly keyPrefix: string;
-  /** Users have the prefix in their names, so no other load has them. */
+  /** Users have the prefix in their names, so no other load has the same users. */
   readonly ownUsers?: boolean;
-  /** Records to send instead of the way's own. */
+  /** Records to send instead of those of the way. */
   readonly payloads?: readonly object[];
   readonly gzip?: boolean;
   /** How many bodies to make before the first is taken. */
@@ -26,10 +26,10 @@ export type BodyOptions = {
 const batchRecords = 1_000;
 /** Bodies may repeat after this many: with fewer users, some would reach their limits. */
 const repeatedAfter = { bodies: 128_000, bytes: 40_000_000 };
-/** Bodies made ahead must fit into memory. */
+/** Bodies made in advance must fit into memory. */
 const aheadBytesMax = 1_500_000_000;
 
-/** Returns a function that gives the next body, without end. */
+/** Returns a function that returns the next body, endlessly. */
 export function bodySource(options: BodyOptions): () => Buffer {
   const { way, appIds, keyPrefix, payloads, ownUsers = false, gzip = false, ahead = 0 } = options;
   const each = Math.max(1, Math.ceil(batchRecords / sumOf(way.records) / appIds.length));
@@ -62,12 +62,12 @@ export function bodySource(options: BodyOptions): () => Buffer {
   };
 }
 
-/** Records are numbered; a request takes so many numbers. */
+/** Records are numbered; this is how many numbers one request takes. */
 export function numbersEach({ path, records }: Pick<Way, 'path' | 'records'>): number {
   return ['/api/track', '/v1/batch'].includes(path) ? (records.events ?? 1) : 1;
 }
 
-/** The records of a file, over and over. Their keys get a suffix: the service would drop a repeated key as already stored. */
+/** Sends the records of a file, over and over. Their keys get a suffix, since the service would drop a repeated key as already stored. */
 function payloadOf(payloads: readonly object[], events: number): MakeRequest {
   const recordAt = (number: number, keyPrefix?: string): object => {
     const found: { app_id?: unknown; idempotency_key?: unknown } = payloads[number % payloads.length] ?? {};
@@ -83,7 +83,7 @@ function payloadOf(payloads: readonly object[], events: number): MakeRequest {
       : { events: Array.from({ length: events }, (_, index) => recordAt(number + index, keyPrefix)) };
 }
 
-/** Reads a file of one JSON object per line, gzipped or not. Throws BenchError, which names the line. */
+/** Reads a file with one JSON object per line, gzipped or not. Throws BenchError, which names the line. */
 export function readPayloads(path: string): object[] {
   let bytes: Buffer;
   try {

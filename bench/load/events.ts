@@ -1,15 +1,15 @@
-// The records of a load: events as backend producers send them, about 230 bytes each with the envelope, user properties,
-// identifications, and requests of the client library. They are made before any clock starts.
+// The records of a load: events as backend producers send them, about 230 bytes each with the envelope, user properties, identifications,
+// and requests of the client library. They are made before any clock starts.
 
-/** So many that no user reaches a rate limit while fewer events per second are sent than there are users. */
+/** So many that no user reaches a rate limit as long as fewer events per second are sent than there are users. */
 const users = 200_000;
 const currencies = ['EUR', 'USD', 'GBP', 'JPY'];
 const plans = ['free', 'pro', 'team'];
 const firstMs = 1_750_000_000_000;
 
 /**
- * The body of the request of this number, without the app_id. With a prefix, records have keys of their own; with `names`, users
- * whom no other load has.
+ * Makes the body of the request with this number, without the app_id. With a prefix, records have unique keys; with `names`, they have
+ * users that no other load has.
  */
 export type MakeRequest = (number: number, keyPrefix?: string, names?: string) => object;
 
@@ -35,7 +35,7 @@ export function eventOf(number: number, keyPrefix?: string, names?: string) {
   };
 }
 
-/** Bulk requests of so many events, of which `number` is the first. */
+/** Bulk requests of this many events each; `number` is the first of them. */
 export function bulkOf(events: number): MakeRequest {
   return (number, keyPrefix, names) => ({
     events: Array.from({ length: events }, (_, index) => eventOf(number + index, keyPrefix, names)),
@@ -77,14 +77,14 @@ export const collectOf: MakeRequest = (number, keyPrefix) => {
   return { sent_at: sentAt.toISOString(), messages };
 };
 
-/** A user with a device. No other number or run has the identity; another run's device may have the number. */
+/** A user with a device. The identity is unique over all numbers and runs; the device's number may occur in another run. */
 export function newUserOf(number: number, keyPrefix = ''): { identity: string; userId: string } {
   let hash = 0;
   for (const character of keyPrefix) hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;
   return { identity: `${keyPrefix}-${number}@example.com`, userId: String(hash * 4_000_000_000 + number) };
 }
 
-/** A batch of so many events as Segment's library for Node sends it; every message has an id, which is its key. */
+/** A batch of this many events as Segment's library for Node sends it. Every message has an id, which is its key. */
 export function segmentBatchOf(events: number): MakeRequest {
   const context = { library: { name: '@segment/analytics-node', version: '3.1.0' } };
   return (number, keyPrefix, names) => ({

@@ -1,11 +1,11 @@
-// Durations in HdrHistograms: exact up to 2 ms, within a thousandth above. Their size does not depend on the number of
-// durations, and several can be added up.
+// Durations in HdrHistograms: exact up to 2 ms, within a thousandth above. Their size does not depend on the number of durations, and they
+// can be added up.
 
 import { build, type Histogram } from 'hdr-histogram-js';
 
 export type { Histogram } from 'hdr-histogram-js';
 
-/** 20 minutes in µs; longer durations count as this. */
+/** 20 minutes in µs; longer durations are recorded as this. */
 const microsecondsMax = 1_200_000_000;
 export const bitBucketSize = 32;
 
@@ -21,15 +21,15 @@ export function newHistogram(): Histogram {
   });
 }
 
-/** Counts one duration; below 0, by a clock's jitter, it counts as 0. */
+/** Records one duration. A value below 0, caused by the clock's jitter, counts as 0. */
 export function record(histogram: Histogram, ms: number): void {
   histogram.recordValue(Math.min(Math.max(Math.round(ms * 1_000), 0), microsecondsMax));
 }
 
-/** In ms, to the histogram's precision. NaN if it is empty. */
+/** A percentile in ms, within the histogram's precision. NaN if the histogram is empty. */
 export function percentileMs(histogram: Histogram, percent: number): number {
   if (histogram.totalCount === 0) return Number.NaN;
-  // At 100 the library returns the upper end of the last counter.
+  // At 100 the library returns the upper end of the last bucket.
   const value = Math.min(histogram.getValueAtPercentile(percent), histogram.maxValue);
   return value / 1_000;
 }
@@ -43,7 +43,7 @@ export function spreadOf(histogram: Histogram): Spread {
 
 export type LatencyFigures = ReturnType<typeof latencyFigures>;
 
-/** Of acknowledgements, since each request was due. */
+/** The latencies of acknowledgements, from when each request was due. */
 export function latencyFigures(histogram: Histogram) {
   return { sinceDueMs: spreadOf(histogram), curve: curveOf(histogram) };
 }

@@ -1,5 +1,5 @@
-// The counts of a load, second by second. Threads send theirs to the main thread, which adds them up; so do logs of several
-// generators.
+// The counts of a load, second by second. Threads send theirs to the main thread, which adds them up; the logs of several generators are
+// added up in the same way.
 
 import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-histogram-js';
 import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
@@ -7,7 +7,7 @@ import { bitBucketSize, type Histogram, newHistogram, record } from './histogram
 /** How a request ended: its status as text, with a refusal's code, or one of `endings`. */
 type Ending = string;
 
-/** Endings without a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
+/** Ways to end without a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
 export const endings = {
   timeout: 'timeout',
   connection: 'connection',
@@ -15,19 +15,19 @@ export const endings = {
   unsent: 'unsent',
 } as const;
 
-/** An error that comes fast is no fast answer: latencies are those of good answers, and of requests that waited in vain. */
+/** The endings that have a latency: good answers, and requests that waited in vain. An error that comes fast is not a fast answer. */
 const latent: readonly Ending[] = ['200', endings.timeout, endings.unsent];
 
 /**
- * One second of one thread: when it began, in ms since 1970, and for each ending a compressed HdrHistogram of µs since the
- * requests were due (without a rate: since they were sent).
+ * One second of one thread: when it began, in ms since 1970, and for each ending a compressed HdrHistogram of µs since the requests were
+ * due (or, if there is no rate, since they were sent).
  */
 export type Second = { readonly atMs: number; readonly endings: Readonly<Record<Ending, string>> };
 
 /** One second of all threads. */
 export type MergedSecond = { readonly atMs: number; readonly endings: Readonly<Record<Ending, Histogram>> };
 
-/** Counts one thread's seconds and passes each on when it is over. */
+/** Counts the requests of one thread by seconds, and passes on each second when it is over. */
 export class SecondCounter {
   readonly #give: (second: Second) => void;
   #atMs = secondOf(Date.now());
@@ -90,7 +90,7 @@ export function countEndings(seconds: readonly MergedSecond[]): Record<Ending, n
   return counted;
 }
 
-/** All endings but good answers, with their numbers. */
+/** All endings except good answers, with their numbers. */
 export function endingsInWords(counted: Readonly<Record<Ending, number>>): string {
   const others = Object.entries(counted).filter(([ending]) => ending !== '200');
   return others.map(([ending, count]) => `${count} × ${ending}`).join(', ');

@@ -1,5 +1,5 @@
-// Sends one thread's part of a load: as fast as requests are answered, or at a fixed rate. At a fixed rate each request is due
-// at its time, whether or not earlier ones were answered; so a pause of the service delays all requests that fall due in it.
+// Sends one thread's part of a load: as fast as requests are answered, or at a fixed rate. At a fixed rate each request is due at a certain
+// time, whether or not earlier ones were answered; so a pause of the service delays all requests that become due during it.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { RoundRobinPool } from 'undici';
@@ -12,17 +12,17 @@ export type SenderOptions = {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly nextBody: () => Buffer;
-  /** At most; as many requests may be under way. */
+  /** The maximum of connections, and so of requests under way. */
   readonly connections: number;
   /** Requests per second; undefined: as fast as they are answered. */
   readonly rate?: number;
-  /** May be Infinity, until `stop` or the last of `requests`. */
+  /** May be Infinity: then until `stop`, or until the last of `requests`. */
   readonly seconds: number;
-  /** At most; at a rate by default as many as are due. */
+  /** The maximum of requests; at a rate, the default is as many as become due. */
   readonly requests?: number;
-  /** The body of a good answer; null: any answer with status 200. */
+  /** The body of a good answer; null accepts any answer with status 200. */
   readonly answer: string | null;
-  /** If true, requests that are due but have no free connection are sent after the end; otherwise they count as unsent. */
+  /** Whether requests that are due but have no free connection are sent after the end; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
   /** Ends the load early; requests under way are still answered. */
   readonly stop?: AbortSignal;
@@ -36,7 +36,7 @@ export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'r
     readonly payloads?: string;
   };
 
-/** Makes the first bodies; the returned function sends, as `sendLoad` does. */
+/** Makes the first bodies. The returned function sends, as `sendLoad` does. */
 export function prepareSender(part: SenderPart) {
   const way = wayNamed(part.way);
   const payloads = part.payloads === undefined ? undefined : readPayloads(part.payloads);
@@ -46,15 +46,15 @@ export function prepareSender(part: SenderPart) {
     sendLoad({ ...part, path, answer, nextBody, stop }, give);
 }
 
-/** A request without an answer for this long has failed. */
+/** A request that gets no answer for this long has failed. */
 const answerMsMax = 30_000;
-/** While a proxy is down, each connection retries no faster than this. */
+/** While a proxy is down, each connection waits this long before it retries. */
 const pauseAfterBreakMs = 100;
 
-/** Sends for `seconds`; settles when every request was answered or has failed. Never rejects. */
+/** Sends for `seconds`. Settles when every request was answered or has failed. Never rejects. */
 export async function sendLoad(options: SenderOptions, give: (second: Second) => void): Promise<void> {
   const { origin, pathname } = new URL(options.url);
-  // Connections take turns, as those of many producers would.
+  // Connections are used in turn, as those of many producers would be.
   const pool = new RoundRobinPool(origin, {
     connections: options.connections,
     pipelining: 1,
@@ -106,8 +106,7 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
     };
     const step = () => {
       const now = performance.now();
-      // This comes first, even after the end: a late timer must not make requests count as unsent while connections are
-      // free.
+      // This comes first, even after the end: a late timer must not make requests count as unsent while connections are free.
       while (!isOver && next < requests && dueAt(next) <= now && underWay < options.connections) {
         next += 1;
         void sendOne(dueAt(next - 1));
@@ -117,7 +116,7 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
       if ((atEnd || stopped) && !isOver) {
         isOver = true;
         clearInterval(timer);
-        // The rest was due, but found no free connection until now.
+        // The remaining requests were due, but found no free connection until now.
         const due = stopped ? 0 : requests;
         for (; next < due; next += 1) counter.count(endings.unsent, now - dueAt(next));
       }
@@ -127,18 +126,18 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
   });
 }
 
-/** The status, with the service's code of the error if there is one: `400:missing_field`. A tag of a log takes no blanks. */
+/** The status, with the service's error code if there is one: `400:missing_field`. Without blanks, which tags in a log cannot have. */
 function refusalOf(status: number, text: string): string {
   const [, code] = /"code":"([a-z_]{1,40})"/.exec(text) ?? [];
   return code === undefined ? String(status) : `${status}:${code}`;
 }
 
-/** Settles with how it ended; never rejects. */
+/** Settles with how the request ended. Never rejects. */
 function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderOptions): Promise<string> {
   return new Promise((settle) => {
     let status = 0;
     let text = '';
-    // `pool.request` would make a stream of each answer, and take more CPU from the service.
+    // `pool.request` would create a stream for each answer, and take more CPU from the service.
     pool.dispatch(
       { method: 'POST', path, headers, body: nextBody() },
       {

@@ -1,5 +1,5 @@
-// A thread of the generator. The main thread gives it one part of a load after another: it makes the first bodies and says that
-// it is ready, sends on command, and reports each second and the end.
+// A thread of the generator. The main thread gives it one part of a load after another: it makes the first bodies, reports that it is
+// ready, sends on command, and reports each second and the end.
 
 import { parentPort } from 'node:worker_threads';
 import { prepareSender, type SenderPart } from './sender.js';

@@ -20,17 +20,17 @@ export type Load = Omit<SenderPart, 'headers' | 'keyPrefix'> & {
   readonly threads: number;
 };
 
-/** Of each thread: the prefix of its keys and names, and the bodies that it sent. */
+/** For each thread: the prefix of its keys and names, and how many bodies it sent. */
 export type Sent = readonly { readonly keyPrefix: string; readonly requests: number }[];
 
 export const json = { 'content-type': 'application/json' };
 
-/** Threads without a load: V8 has already compiled their code when the next load begins. */
+/** Threads without a load. They are reused, since V8 has already compiled their code. */
 const idle: Worker[] = [];
 
 /**
- * Settles when the first bodies are made, with a load whose threads wait for the start. `onSecond` gets the counts of each
- * second of each thread.
+ * Settles, when the first bodies are made, with a load whose threads wait for the start. Calls `onSecond` with the counts of each second of
+ * each thread.
  */
 export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) => void) {
   const count = Math.min(load.threads, load.connections);
@@ -50,7 +50,7 @@ export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) 
   return {
     /** How many requests have ended so far. */
     answers: () => sent.reduce((sum, { requests }) => sum + requests, 0),
-    /** Settles when all is answered. Call it once. */
+    /** Sends, and settles when everything is answered. To be called once. */
     send: async () => {
       const seconds: Second[] = [];
       const found = await generating(() =>
@@ -83,7 +83,7 @@ export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) 
   };
 }
 
-/** Gives a part to an idle thread or a new one; settles when it is ready. */
+/** Gives a part to an idle thread or a new one, and settles when the thread is ready. */
 async function startThread(part: SenderPart) {
   const worker = idle.pop() ?? new Worker(new URL('./thread.js', import.meta.url));
   worker.ref();
@@ -115,7 +115,7 @@ async function startThread(part: SenderPart) {
   };
 }
 
-/** The number of requests. Throws BenchError, which counts all other endings, unless every answer was good. */
+/** The number of requests. Throws BenchError, which lists all other endings, unless every answer was good. */
 export function allAnswered(seconds: readonly MergedSecond[]): number {
   const { '200': good = 0, ...others } = countEndings(seconds);
   const words = endingsInWords(others);

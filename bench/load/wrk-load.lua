@@ -1,10 +1,10 @@
--- Decides what wrk sends: every body in turn, over and over if there are more requests than bodies; then nothing, so that
--- every request is answered and the number of acknowledged records is exact. wrk by itself would stop in the middle of the
--- last requests. wrk.ts starts it and reads its output.
+-- Decides what wrk sends: every body in turn, over and over if there are more requests than bodies; then nothing, so that every request is
+-- answered and the number of acknowledged records is exact. wrk itself would stop in the middle of the last requests. wrk.ts starts this
+-- and reads its output.
 --
--- Arguments: number of connections, of requests, of bodies. Standard input: one line per body, then one as the signal to
--- begin. Standard output: the lines "bench: ready", "bench: answered" after the last answer, and at the end the counts.
--- There must be one thread. `response` is not defined: it would double wrk's CPU.
+-- Arguments: number of connections, of requests, of bodies. Standard input: one line per body, then one line as the signal to begin.
+-- Standard output: the lines "bench: ready", "bench: answered" after the last answer, and at the end the counts. There must be one thread.
+-- `response` is not defined, since it would double wrk's CPU.
 
 wrk.method = 'POST'
 wrk.headers['Content-Type'] = 'application/json'
@@ -38,7 +38,7 @@ function request()
   -- wrk only parses the first text, to count the requests in it.
   if asked == 0 then return texts[1] end
   if asked <= wanted then return texts[(asked - 1) % count + 1] end
-  -- A connection asks when its last request was answered, and never again after an empty text.
+  -- A connection asks for a request when its last one was answered, and never again after an empty text.
   silent = silent + 1
   if silent == connections then say('answered') end
   return ''

@@ -1,5 +1,5 @@
-// Sends a load by wrk, as fast as the service answers, for a fraction of the CPU that the bench itself takes. wrk-load.lua decides
-// what wrk sends. Of the answers wrk reports only statuses.
+// Sends a load with wrk, as fast as the service answers, for a fraction of the CPU that the bench itself takes. wrk-load.lua decides what
+// wrk sends. wrk reports only the statuses of answers.
 
 import { type ChildProcessWithoutNullStreams, spawnSync } from 'node:child_process';
 import { createInterface } from 'node:readline';
@@ -14,15 +14,15 @@ export type Wrk = { readonly command: string; readonly version: string };
 export type WrkOptions = {
   readonly url: string;
   readonly path: string;
-  /** Sent in turn, over and over, by the next free connection; none contains a line break. */
+  /** Sent in turn, over and over, by the next free connection. None may contain a line break. */
   readonly bodies: readonly Buffer[];
   readonly requests: number;
   readonly connections: number;
-  /** The run fails if the last answer comes later. */
+  /** The run fails if the last answer comes later than this. */
   readonly secondsMax: number;
 };
 
-/** wrk's own names; `status` counts answers of 400 or more. */
+/** wrk's own names; `status` counts answers with a status of 400 or more. */
 const faults = ['connect', 'read', 'write', 'status', 'timeout'] as const;
 type WrkCounts = Readonly<Record<'answers' | (typeof faults)[number], number>>;
 
@@ -30,19 +30,19 @@ const script = fileURLToPath(new URL('./wrk-load.lua', import.meta.url));
 const linePrefix = 'bench: ';
 /** A request without an answer for this long counts as unanswered. */
 const answerSecondsMax = 30;
-/** Signals repeat, because one that comes before wrk sleeps does not wake it. */
+/** Signals are repeated, since one that arrives before wrk sleeps does not wake it. */
 const signalEveryMs = 50;
 const errorCharsMax = 500;
 
 /** Undefined if it is not installed. */
 export function findWrk(command = 'wrk'): Wrk | undefined {
-  // Prints its version and fails, since it gets no URL.
+  // It prints its version and fails, since it gets no URL.
   const { stdout } = spawnSync(command, ['-v'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   const version = /^wrk (?:\w+\/)?(\d+(?:\.\d+)*)/.exec(stdout ?? '')?.[1];
   return version === undefined ? undefined : { command, version };
 }
 
-/** Starts wrk and gives it the bodies; settles when it has read them and waits. */
+/** Starts wrk and passes it the bodies. Settles when wrk has read them and waits. */
 export async function prepareWrk({ command }: Wrk, options: WrkOptions) {
   const { url, path, bodies, requests, connections, secondsMax } = options;
   const args = [
@@ -73,11 +73,11 @@ export async function prepareWrk({ command }: Wrk, options: WrkOptions) {
   }
   await nextWords();
   return {
-    /** Ends it if it still runs. */
+    /** Ends wrk if it is still running. */
     stop: () => void child.kill('SIGKILL'),
     /**
-     * Settles when all requests were answered, with the seconds from the start of the connections to the last answer and
-     * wrk's CPU time in µs. Rejects if a request was not answered, or with a status of 400 or more.
+     * Settles when all requests were answered, with the seconds from the start of the connections to the last answer, and wrk's CPU time in
+     * µs. Rejects if a request was not answered, or was answered with a status of 400 or more.
      */
     send: async () => {
       const cpuBefore = cpuMicroseconds(pid);
@@ -90,7 +90,7 @@ export async function prepareWrk({ command }: Wrk, options: WrkOptions) {
         throw new BenchError(`wrk did not end within ${secondsMax} s`);
       }
       const generatorCpu = cpuMicroseconds(pid) - cpuBefore;
-      // It has nothing left to send, but would wait until its time is over.
+      // wrk has nothing left to send, but would wait until its time is over.
       const interrupting = setInterval(() => child.kill('SIGINT'), signalEveryMs);
       try {
         assertAnswered(requests, readCounts(await nextWords()));
@@ -113,7 +113,7 @@ export function readCounts(words: string): WrkCounts {
   return Object.fromEntries(read) as WrkCounts;
 }
 
-/** Throws BenchError unless all requests were answered without a fault. */
+/** Throws BenchError unless all requests were answered successfully. */
 export function assertAnswered(requests: number, counts: WrkCounts): void {
   if (counts.answers === requests && faults.every((fault) => counts[fault] === 0)) return;
   const found = faults.map((fault) => `${fault} ${counts[fault]}`).join(', ');

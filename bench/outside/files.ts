@@ -1,5 +1,5 @@
-// Files of a load for other programs: HdrHistogram's log and CSV, second by second, and Prometheus's text of the whole run. Also
-// reads logs of several generators and adds them up.
+// Files of a load for other programs: HdrHistogram's log and CSV, second by second, and Prometheus's text format for the whole run. Also
+// reads the logs of several generators and adds them up.
 
 import { HistogramLogReader, HistogramLogWriter } from 'hdr-histogram-js';
 import { BenchError } from '../failure.js';
@@ -8,7 +8,7 @@ import { addUp, countEndings, latenciesOf, type MergedSecond } from '../load/sec
 import { readText } from '../results.js';
 import { type LoggedOutcome, latencyOf, type Percentile, percentiles } from './outcome.js';
 
-/** An HdrHistogram log in µs: for each second an interval of the good answers, and one with a tag for each other ending. */
+/** An HdrHistogram log in µs: for each second one interval for the good answers, and one with a tag for each other ending. */
 export function histogramLog(seconds: readonly MergedSecond[]): string {
   let text = '';
   const writer = new HistogramLogWriter((part) => {
@@ -26,7 +26,7 @@ export function histogramLog(seconds: readonly MergedSecond[]): string {
   return text;
 }
 
-/** Reads several logs and adds up seconds of the same time. Throws BenchError, which names the file. */
+/** Reads several logs and adds up the seconds that began at the same time. Throws BenchError, which names the file. */
 export function readHistogramLogs(paths: readonly string[]): MergedSecond[] {
   const intervals = paths.flatMap((path) => {
     const found: [atMs: number, ending: string, histogram: Histogram][] = [];
@@ -45,7 +45,7 @@ export function readHistogramLogs(paths: readonly string[]): MergedSecond[] {
   return addUp(intervals);
 }
 
-/** One line per second: requests by how they ended, and the latency in ms. */
+/** One line per second: requests by ending, and the latency in ms. */
 export function csvOf(seconds: readonly MergedSecond[]): string {
   const kinds = Object.keys(countEndings(seconds)).sort();
   const head = ['time', 'requests', ...kinds, ...Object.keys(percentiles).map((name) => `${name}_ms`)];
@@ -58,7 +58,7 @@ export function csvOf(seconds: readonly MergedSecond[]): string {
   return `${[head, ...rows].map((row) => row.join(',')).join('\n')}\n`;
 }
 
-/** The whole run as a text file for Prometheus: a summary of the latency, and requests by how they ended. */
+/** The whole run as a text file for Prometheus: a summary of the latency, and requests by ending. */
 export function prometheusText(way: string, outcome: LoggedOutcome, seconds: readonly MergedSecond[]) {
   const sum = latenciesOf(seconds);
   const latency = 'sluice_bench_latency_seconds';
@@ -80,7 +80,7 @@ export function prometheusText(way: string, outcome: LoggedOutcome, seconds: rea
   ].join('\n')}\n`;
 }
 
-/** From when latencies count. */
+/** In words: from which moment latencies are measured. */
 export function sinceOf({ rate }: Pick<LoggedOutcome, 'rate'>): string {
   return rate === undefined ? 'sent' : 'due';
 }

@@ -1,4 +1,4 @@
-// The options of a load on a deployment that already runs.
+// The options of a load on a deployment that is already running.
 
 import { availableParallelism } from 'node:os';
 import { BenchError } from '../failure.js';
@@ -6,7 +6,7 @@ import { flag, list, option, readTable, repeated, text, usageOf, usual, whole } 
 import { type Bound, type Percentile, percentiles } from './outcome.js';
 
 const secondsDefault = 10;
-/** Per step of the search for the highest rate. */
+/** The seconds of each step in the search for the highest rate. */
 const stepSecondsDefault = 60;
 const threadsDefault = Math.min(4, Math.max(1, Math.floor(availableParallelism() / 4)));
 
@@ -101,7 +101,7 @@ export function readOutsideOptions(args: readonly string[]) {
     searches,
     errorsMax: errors,
     bounds: slo ?? [],
-    /** If given, the users of the run are deleted afterwards, in these accounts. */
+    /** If given, the users of the run are deleted afterwards from these accounts. */
     apiKeys: apiKey.map((given) => {
       const [, id = appIds[0] ?? '', key = ''] = /^(?:(\d+):)?(.+)$/.exec(given) ?? [];
       return { appId: id, apiKey: key };

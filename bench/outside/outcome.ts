@@ -12,10 +12,10 @@ export type Percentile = keyof typeof percentiles;
 export type Bound = { readonly percentile: Percentile; readonly ms: number };
 
 export type Outcome = ReturnType<typeof outcomeOf>;
-/** What a log says: not what limited the load. */
+/** What a log says; it does not say what limited the load. */
 export type LoggedOutcome = Omit<Outcome, 'limit'> & Partial<Pick<Outcome, 'limit'>>;
 
-/** Runs of ten seconds or more leave these out of the latency: connections and processes are new. */
+/** Runs of ten seconds or more leave out these first seconds of the latency, in which connections and processes are new. */
 const warmUpSeconds = 2;
 const warmUpFromSeconds = 10;
 
@@ -28,21 +28,23 @@ export function outcomeOf(
   const unsent = counted[endings.unsent] ?? 0;
   const perSecond = (requests - unsent) / length;
   return {
-    /** The requested rate per second; absent: as fast as requests are answered. */
+    /** The requested rate per second; absent if requests were sent as fast as they were answered. */
     ...(rate === undefined ? {} : { rate }),
-    /** With or without an answer. */
+    /** Requests with or without an answer. */
     requests,
     perSecond,
     endings: counted,
     /** The share of requests without a good answer. */
     errors: requests === 0 ? 1 : (requests - (counted['200'] ?? 0)) / requests,
-    /** In ms since due, without a rate since sent; of good answers, and of requests that waited in vain. */
+    /**
+     * In ms from when requests were due or, without a rate, from when they were sent; over good answers, and requests that waited in vain.
+     */
     latencyMs: latencyOf(latenciesOf(length >= warmUpFromSeconds ? seconds.slice(warmUpSeconds) : seconds)),
     limit: limitOf({ generator: generatorShare, ofRate: rate && perSecond / rate, unsent }),
   };
 }
 
-/** In ms; NaN when nothing was recorded. */
+/** Percentiles in ms; NaN if nothing was recorded. */
 export function latencyOf(histogram: Histogram): Record<Percentile, number> {
   return Object.fromEntries(
     Object.entries(percentiles).map(([name, percent]) => [name, percentileMs(histogram, percent)]),

@@ -1,4 +1,4 @@
-// Writes what a load on a running deployment found: JSON, a page with plots, and files for other programs. Also adds up the logs of
+// Writes the results of a load on a running deployment: JSON, a page with plots, and files for other programs. Also adds up the logs of
 // several generators.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -25,7 +25,7 @@ import type { Tried } from './search.js';
 export type Found = {
   readonly scenario: string;
   readonly outcome: Outcome;
-  /** Of a search: all rates, and the highest one that kept the bounds. */
+  /** For a search: all rates that were tried, and the highest one that kept the bounds. */
   readonly tried?: readonly Tried[];
   readonly highestRate?: number | undefined;
   /** The generator, not the service, ended the search; or it did not send all requests that were due. */

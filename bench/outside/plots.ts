@@ -22,7 +22,7 @@ export function drawSeconds(seconds: readonly MergedSecond[]): Promise<string> {
   return renderSvg({ vconcat: [rates, plot('Latency, ms', ['p50', 'p99', 'max'])] } as TopLevelSpec);
 }
 
-/** Latency by rate, with the bounds: the knee is where it exceeds them. */
+/** Latency by rate, with the bounds. The knee is where the latency exceeds them. */
 export function drawKnee(tried: readonly Tried[], bounds: readonly Bound[]): Promise<string> {
   const names = new Set<Percentile>(['p50', ...bounds.map(({ percentile }) => percentile)]);
   const values = tried.flatMap(({ rate: x, outcome }) => [

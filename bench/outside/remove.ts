@@ -1,4 +1,4 @@
-// Deletes the users of a run with the library for servers, as a producer would, in every account that was loaded.
+// Deletes the users of a run with the library for servers, as a producer would, in every account to which the run sent.
 
 import { createSluice, type UserToDelete } from '../../src/libraries/producer/index.js';
 import { basic, deletionPaths } from '../../test/harness/deletion.js';
@@ -11,8 +11,8 @@ import type { OutsideOptions } from './options.js';
 const completeMsMax = 30 * 60_000;
 
 /**
- * Whom the records name that were sent to so many environments, by identities alone: these have the run's prefix, and take
- * their devices with them. The number of a device could be another run's.
+ * The users that the records of a run name, in this many environments. Only identities: these have the run's prefix, and their devices are
+ * deleted with them. The number of a device could belong to another run.
  */
 export function usersOf(way: Pick<Way, 'path' | 'records' | 'user'>, sent: Sent, environments: number) {
   return sent.flatMap(({ keyPrefix, requests }) => {

@@ -1,5 +1,5 @@
-// `npm run bench -- SCENARIO --url …`: loads a deployment that already runs and does not measure its processes. The network,
-// proxies and faults on the way belong to the result: errors are counted and never end a run.
+// `npm run bench -- SCENARIO --url …`: loads a deployment that is already running, without measuring its processes. The network, proxies
+// and faults on the way are part of the result: errors are counted and never end a run.
 
 import { query } from '../../test/harness/clickhouse.js';
 import { basic } from '../../test/harness/deletion.js';
@@ -21,7 +21,7 @@ const storedMsMax = 120_000;
 
 const exitCodes = { kept: 0, missed: 1, endedByGenerator: 2 };
 
-/** Runs the scenarios one after another; settles with the exit code. Throws BenchError for bad options. */
+/** Runs the scenarios one after another, and settles with the exit code. Throws BenchError for invalid options. */
 export async function runOutside(
   names: readonly string[],
   args: readonly string[],
@@ -100,7 +100,7 @@ async function runWay(way: Way, options: OutsideOptions, progress: Progress) {
   return { way, found, sent, seconds: all };
 }
 
-/** Settles with the outcome at the highest rate that keeps the bounds; if there is none, at the lowest rate. */
+/** Settles with the outcome at the highest rate that keeps the bounds; if no rate does, with that at the lowest rate. */
 async function search(
   way: Way,
   options: OutsideOptions,
@@ -127,7 +127,7 @@ async function search(
   return { tried, endedByGenerator, outcome, missed, highestRate: highest?.rate };
 }
 
-/** Records that must be stored, and those of requests with an unknown fate, which may be. */
+/** How many records must be stored, and how many more may be: those of requests whose outcome is unknown. */
 function countAcknowledged({ records }: Way, seconds: readonly MergedSecond[]) {
   const each = sumOf(records);
   const { '200': good = 0, ...others } = countEndings(seconds);
@@ -138,7 +138,7 @@ function countAcknowledged({ records }: Way, seconds: readonly MergedSecond[]) {
   return { acknowledged: good * each, unknown: unknown * each };
 }
 
-/** All records of the environments; undefined without --clickhouse-url. */
+/** How many records the environments have; undefined without --clickhouse-url. */
 async function countStored({ appIds, clickhouseUrl, database }: OutsideOptions): Promise<number | undefined> {
   if (clickhouseUrl === undefined) return undefined;
   const { origin, username, password } = new URL(clickhouseUrl);
@@ -162,7 +162,10 @@ async function checkStored(options: OutsideOptions, before: number, acknowledged
   }
 }
 
-/** Settles with whether as many rows were deleted as records were acknowledged, and, of users of the run alone, no more than were sent. */
+/**
+ * Settles with whether the deletion was complete: as many rows were deleted as records were acknowledged and, if the users occur only in
+ * this run, no more than were sent.
+ */
 async function remove(
   options: OutsideOptions,
   all: readonly Ran[],

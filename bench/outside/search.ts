@@ -1,13 +1,13 @@
-// Searches for the highest rate that keeps the bounds: by steps, or by doubling and then halving.
+// Searches for the highest rate that keeps the bounds: in steps, or by doubling and then halving.
 
 import type { Outcome } from './outcome.js';
 
 export type Tried = { readonly rate: number; readonly kept: boolean; readonly outcome: Outcome };
 
 const firstRate = 100;
-/** The search ends at this ratio between the lowest rate that broke the bounds and the highest that kept them. */
+/** The search ends when the lowest rate that broke the bounds is at most this many times the highest that kept them. */
 const closeEnough = 1.1;
-/** Far more than one generator can send. */
+/** Far more than a single generator can send. */
 const rateMax = 1_000_000;
 
 /** Settles with all tried rates in ascending order. */
@@ -30,7 +30,7 @@ export async function searchRate(step: number | undefined, tryRate: (rate: numbe
   return tried.sort((a, b) => a.rate - b.rate);
 }
 
-/** The highest rate that kept the bounds, if any did, and whether the generator or its connections could send no more. */
+/** The highest rate that kept the bounds, if any did, and whether the generator or its connections could not send more. */
 export function resultOf(tried: readonly Tried[]) {
   const highest = tried.filter(({ kept }) => kept).at(-1);
   const next = tried.find(({ rate }) => rate > (highest?.rate ?? 0));

@@ -1,5 +1,5 @@
-// The floor of storing: the same rows as in a run of the service, in blocks of the same size, into the same table, by the
-// inserts that a worker makes, for as long as such a run.
+// The floor of storing: the same rows as in a run of the service, in blocks of the same size, into the same table, with a worker's inserts,
+// for as long as such a run.
 
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
@@ -28,7 +28,7 @@ export async function runEngine(
   const { clickhouseUrl, database } = deployment.sluice;
   const client = connectClickHouse({ url: clickhouseUrl, database });
   const nowMs = Date.now();
-  /** Called before the clock starts: making a block costs as much as storing it. */
+  /** Called before the clock starts, since making a block costs as much as storing it. */
   const makeBlocks = (first: number, count: number) =>
     Array.from({ length: count }, (_, index) => makeBlock(appId, rowsPerBlock, first + index, nowMs));
   const insertAll = async (blocks: ReturnType<typeof makeBlocks>) => {
@@ -42,7 +42,7 @@ export async function runEngine(
     await Promise.all(Array.from({ length: insertsAtOnce }, keepInserting));
   };
   const { url, count, stored, settle } = deployment;
-  // Only ClickHouse works; the sender is the generator.
+  // Only ClickHouse's work is measured; the sender counts as the generator.
   const cpu = () => ({ clickhouse: deployment.cpu().clickhouse });
   try {
     const first = makeBlocks(0, warmUpBlocks);
@@ -63,11 +63,11 @@ export async function runEngine(
   }
 }
 
-/** A segment number modulo 64 is the shard; no shard has this number. */
+/** A segment number modulo 64 is its shard; no shard has this one. */
 const shardOfNone = 63n;
 const rowsPerCommit = 1_000;
 
-/** A segment as the service makes it, byte for byte: the bench's events, encoded and stamped. `index` numbers several. */
+/** A segment as the service makes it, byte for byte: the bench's events, encoded and stamped. `index` distinguishes several segments. */
 function makeBlock(appId: string, rows: number, index: number, nowMs: number) {
   const base = BigInt(nowMs) * 1000n + BigInt(index) * 64n;
   const number = String(base - (base % 64n) + shardOfNone);

@@ -1,5 +1,5 @@
-// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, and one BullMQ job per request.
-// Bulk requests have no limit, as in the service's runs that it is compared with.
+// The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, and one BullMQ job per request. Bulk
+// requests have no limit, like those of the service's runs with which it is compared.
 
 import { Queue } from 'bullmq';
 import Fastify from 'fastify';

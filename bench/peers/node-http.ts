@@ -1,5 +1,5 @@
-// node:http directly into ClickHouse: each request is an insert, which ClickHouse batches with others (`async_insert`). The answer
-// comes when ClickHouse has stored it. No queue, no limits, no keys.
+// node:http directly into ClickHouse: each request is an insert, which ClickHouse batches with others (`async_insert`). The answer is sent
+// when ClickHouse has stored it. No queue, no limits, no keys.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';

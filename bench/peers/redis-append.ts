@@ -1,5 +1,5 @@
-// The floor of acknowledging: Redis alone. It appends the bytes of the service's commits, in as many commands as the service
-// uses, and syncs its file before every answer. A string that has the length of a segment gets nothing more.
+// The floor of acknowledging: Redis alone. It appends the bytes of the service's commits, in as many commands as the service uses, and
+// syncs its file before every answer. A string that has reached the length of a segment gets nothing more.
 
 import { Redis } from 'ioredis';
 import type { RedisHandle } from '../../test/harness/services.js';
@@ -9,15 +9,15 @@ import { BenchError } from '../failure.js';
 import { measure, type Run, type Subject } from '../throughput/measure.js';
 import { rowOf } from './engine.js';
 
-/** Events per commit of the service, and commands that its script runs. */
+/** Events per commit of the service, and the number of commands that its script runs. */
 export type CommitShape = { readonly events: number; readonly commands: number };
 
 const segmentCommits = 200;
 const warmUpSeconds = 0.5;
-/** 2 GB in Redis. */
+/** Redis may hold 2 GB. */
 const bytesMax = 2_000_000_000;
 
-/** Appends for a while; settles when Redis has answered the last command and its strings have the expected length. */
+/** Appends for a while. Settles when Redis has answered the last command and its strings have the expected length. */
 export async function runAppend(
   server: RedisHandle,
   appId: string,
@@ -75,7 +75,7 @@ export async function runAppend(
   }
 }
 
-/** Cuts into pieces of about the same length. */
+/** Divides a buffer into pieces of about equal length. */
 function inPieces(whole: Buffer, count: number): Buffer[] {
   const at = (piece: number) => Math.floor((piece * whole.length) / count);
   return Array.from({ length: count }, (_, piece) => whole.subarray(at(piece), at(piece + 1)));

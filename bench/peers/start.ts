@@ -1,5 +1,5 @@
-// Starts the floors of HTTP and the peers as processes on loopback ports. They have a Redis of their own, configured like the
-// deployment's, and a database of their own in the deployment's ClickHouse.
+// Starts the floors of HTTP and the peers as processes on loopback ports. They have their own Redis, configured like the deployment's, and
+// their own database in the deployment's ClickHouse.
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -31,7 +31,7 @@ export function preparePeers(deployment: Deployment) {
     return server;
   });
 
-  /** Starts a program. Its environment may name a port: then it settles when that answers. */
+  /** Starts a program. If its environment names a port, settles when that port answers. */
   async function start(name: string, env: NodeJS.ProcessEnv): Promise<number> {
     const args = [fileURLToPath(new URL(`./${name}.js`, import.meta.url))];
     const child = await startChild({
@@ -101,7 +101,7 @@ export function preparePeers(deployment: Deployment) {
     'node-http': once(() => startStoring('node-http')),
   };
   return {
-    /** Starts it at the first call. */
+    /** Starts the subject at the first call. */
     subject: (name: keyof typeof subjects) => subjects[name](),
     /** The Redis of the peers and of the floor of acknowledging. */
     redis,
@@ -112,7 +112,7 @@ export function preparePeers(deployment: Deployment) {
   };
 }
 
-/** Calls `run` at the first call; all calls get its result. */
+/** Calls `run` at the first call; all calls get the same result. */
 function once<Result>(run: () => Promise<Result>): () => Promise<Result> {
   let result: Promise<Result> | undefined;
   return () => {

@@ -1,6 +1,6 @@
-// Two floors by uWebSockets.js. That of HTTP reads the body and answers `{}`. That of durable acknowledging, with a FILE, appends
-// each body to it and answers once it is synced; as with Redis's append-only file, all bodies read in one turn of the event loop
-// share a sync. GET /count returns the number of answers.
+// Two floors with uWebSockets.js. The floor of HTTP reads the body and answers `{}`. The floor of durable acknowledging, used if FILE is
+// set, appends each body to that file and answers once it is synced; as with Redis's append-only file, all bodies read in one turn of the
+// event loop share a sync. GET /count returns the number of answers.
 
 import { App, type HttpResponse } from 'uWebSockets.js';
 import { fdatasyncSync, openSync, writeSync } from 'node:fs';
@@ -39,7 +39,7 @@ if (path === undefined) {
       waiting = waiting.filter((other) => other !== res);
     });
     res.onData((chunk, isLast) => {
-      // A copy: after this call uWebSockets.js reuses the chunk's memory.
+      // Copied, since uWebSockets.js reuses the chunk's memory after this call.
       chunks.push(Buffer.from(Buffer.from(chunk)));
       if (!isLast) return;
       bodies.push(...chunks);

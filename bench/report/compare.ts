@@ -1,4 +1,4 @@
-// What changed between two sessions: every figure that the tables of both have, and whether the change is more than noise.
+// What changed between two sessions: every figure that is in the tables of both, and whether its change is more than noise.
 
 import { figure, median, textTable, valuesOf } from '../figures.js';
 import type { Results } from '../results.js';
@@ -6,7 +6,7 @@ import { sectionsOf } from './sections.js';
 
 /** Smaller changes of the median do not count, even if the runs of the two sessions do not overlap. */
 const changeMin = 0.03;
-/** Of a single run nobody knows how much it varies. */
+/** A single run does not show how much a figure varies. */
 const changeMinOfOneRun = 0.1;
 
 type Metric = { readonly better: 'lower' | 'higher'; readonly values: readonly number[] };
@@ -32,7 +32,7 @@ export const changeNote =
 
 export type Verdict = 'better' | 'same' | 'worse';
 
-/** Of the runs of a figure in two sessions. A change is relative to the first: 0.1 is a tenth more. */
+/** Compares the runs of a figure in two sessions. A change is relative to the first session: 0.1 is a tenth more. */
 export function changeOf(earlier: readonly number[], later: readonly number[], better: 'lower' | 'higher') {
   const [from, to] = [median(earlier), median(later)];
   const change = to / from - 1;

@@ -1,4 +1,4 @@
-// The page's sections about the calls of a privacy officer and about suppressed users.
+// The page's sections about the requests of a privacy officer and about suppressed users.
 
 import type { ExportRun } from '../desk/export.js';
 import type { RetentionRun } from '../desk/retention.js';

@@ -1,5 +1,5 @@
-// Has the path of an event become dearer? The cost of an event in four ways, each as a multiple of its floor in the same round,
-// against those of a stored session. Ratios, since machines and hours differ by a factor of two.
+// Has the path of an event become more expensive? Compares the cost of an event in four ways, each as a multiple of its floor in the same
+// round, with that of a stored session. Ratios, since machines and hours differ by a factor of two.
 
 import { textTable } from '../figures.js';
 import type { Results } from '../results.js';
@@ -14,12 +14,12 @@ const guarded = [
   ['bulk-500-keys', 'engine'],
 ] as const;
 
-/** What a session has to measure. */
+/** The scenarios that a session has to measure. */
 export const guardedNames: readonly string[] = [...new Set(guarded.flat())];
 
 export type Guarded = {
   readonly way: string;
-  /** How many times the floor's CPU, by round. */
+  /** The way's CPU as a multiple of its floor's, by round. */
   readonly stored: readonly number[];
   readonly now: readonly number[];
   readonly verdict: Verdict | 'not measured';

@@ -9,7 +9,7 @@ import { targetNote, targetsOf, targetTable } from './targets.js';
 
 export type Page = { readonly markdown: string; readonly plots: Readonly<Record<string, string>> };
 
-/** `path` is the page's, without the extension; its plots are named after it. */
+/** `path`: the path of the page without its extension. The plots are named after it. */
 export async function makePage(results: Results, path: string): Promise<Page> {
   const { command, seconds, machine, failures, repeated = [] } = results;
   const plots = await plotsOf(results);
@@ -41,7 +41,7 @@ export async function makePage(results: Results, path: string): Promise<Page> {
   return { markdown: `${parts.join('\n\n')}\n`, plots };
 }
 
-/** The text that a session prints at its end. */
+/** The text that a session prints at the end. */
 export function summary(results: Results): string {
   const parts = sectionsOf(results).map(
     ({ title, tables }) => `${title}\n${tables.map(textTable).join('\n\n')}`,

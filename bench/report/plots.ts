@@ -1,4 +1,4 @@
-// The plots of a session's page: what a table cannot show.
+// The plots of a session's page, for what a table cannot show.
 
 import type { TopLevelSpec } from 'vega-lite';
 import { processNames } from '../deployment/deployment.js';
@@ -12,11 +12,11 @@ type Plot = {
   readonly x: string;
   readonly values: readonly { readonly x: number; readonly y: number; readonly line: string }[];
   readonly isLog?: boolean;
-  /** Of x, unless it has numbers. */
+  /** Options of the x axis, unless x is a number. */
   readonly axis?: object;
 };
 
-/** SVG by the name under which the page links it; only for measured scenarios. */
+/** SVG by the name under which the page links to it; only for measured scenarios. */
 export async function plotsOf(results: Results): Promise<Record<string, string>> {
   const plots: Record<string, string> = {};
   for (const [name, draw] of Object.entries({ curve, seconds, latency, backlog })) {

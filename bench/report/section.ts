@@ -5,12 +5,12 @@ import type { Column, Table } from '../figures.js';
 export type Section = {
   readonly title: string;
   readonly note: string;
-  /** Each plot's name, and its text for readers who do not see it. */
+  /** The name of each plot, and a text for readers who cannot see it. */
   readonly plots?: readonly (readonly [name: string, shows: string])[];
   readonly tables: readonly Table[];
 };
 
-/** What `make` makes of a result; nothing without one. */
+/** What `make` returns for a result; nothing without a result. */
 export function ifFound<Found, Made>(found: Found | undefined, make: (found: Found) => readonly Made[]) {
   return found === undefined ? [] : make(found);
 }

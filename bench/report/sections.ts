@@ -1,5 +1,5 @@
-// The sections of a session's page: for each scenario the method, the plots and the tables. The terminal shows the same tables,
-// and two sessions are compared by them.
+// The sections of a session's page: for each scenario the method, the plots and the tables. The terminal shows the same tables, and two
+// sessions are compared by them.
 
 import { processNames } from '../deployment/deployment.js';
 import { sumCpu } from '../deployment/meter.js';
@@ -37,7 +37,7 @@ export function sectionsOf(results: Results): Section[] {
 
 type HasRuns = { readonly runs: readonly ThroughputRun[] };
 
-/** µs of CPU per commit; it includes the commit's events. */
+/** µs of CPU per commit, including the commit's events. */
 const ofCommit = (used: number | undefined, { commits, records }: Run) =>
   commits && ((used ?? Number.NaN) * records) / commits.count;
 const sum = (values: Readonly<Record<string, number>> = {}) =>
@@ -61,7 +61,7 @@ const lastColumns: readonly Column<HasRuns>[] = [
   runsColumn,
 ];
 
-/** A floor that the generator or the disk limited is not called one; the generator affects every cost. */
+/** A name for the table. If the generator or the disk limited a floor, it is not called a floor; the generator affects every cost. */
 function nameOf({ what, subject, runs }: WayRuns): string {
   const isFloor = ['uws', 'engine', 'redis'].includes(subject);
   const by = runs[0]?.generator === 'wrk' ? ', by wrk' : '';
@@ -97,7 +97,7 @@ of ClickHouse do not count. CPU per commit is all CPU of the process, divided by
 cores. "Limit" is what kept a run from being faster. "Others' share" is the share of the machine's CPU that other programs used: the
 higher it is, the noisier the run.`;
 
-/** What wrk took of the CPU of the service, in each run. */
+/** The share of wrk in the CPU of the service, for each run. */
 export function shareOfWrk(ways: readonly WayRuns[]): number[] {
   const runs = ways.filter(({ subject }) => subject === 'sluice').flatMap((way) => way.runs);
   return runs

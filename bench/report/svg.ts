@@ -1,5 +1,5 @@
-// Renders a Vega-Lite specification as an SVG file with its own background, whose colours follow the reader's preference for a
-// light or dark page.
+// Renders a Vega-Lite specification as an SVG file with its own background. Its colours follow the reader's preference for light or dark
+// pages.
 
 import type { TopLevelSpec } from 'vega-lite';
 
@@ -7,7 +7,7 @@ import type { TopLevelSpec } from 'vega-lite';
 const ink = { text: '#24292f', faint: '#57606a', grid: '#d8dee4', paper: '#ffffff' } as const;
 const darkInk = { text: '#e6edf3', faint: '#9ba5b0', grid: '#30363d', paper: '#0d1117' } as const;
 
-/** Colour-blind readers can tell these apart, and they stand out from both backgrounds. */
+/** Colour-blind readers can distinguish these, and they stand out from both backgrounds. */
 const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;
 
 const config: TopLevelSpec['config'] = {
@@ -34,7 +34,7 @@ const config: TopLevelSpec['config'] = {
 
 /** Settles with the text of the file. Throws Vega's error if the specification is wrong. */
 export async function renderSvg(spec: TopLevelSpec): Promise<string> {
-  // Loaded on demand: it takes a second.
+  // Loaded on demand, since loading takes a second.
   const [{ parse, View }, { compile }] = await Promise.all([import('vega'), import('vega-lite')]);
   const compiled = compile({ ...spec, config } as TopLevelSpec);
   const view = new View(parse(compiled.spec), { renderer: 'none' });
@@ -43,7 +43,7 @@ export async function renderSvg(spec: TopLevelSpec): Promise<string> {
   return `${svg.replace(/(<svg [^>]*>)/, `$1${darkStyle()}`)}\n`;
 }
 
-/** CSS rules override attributes, so the drawing itself stays as it is. */
+/** The rules override the drawing's attributes, so the drawing itself stays as it is. */
 function darkStyle(): string {
   const rules = (Object.keys(ink) as (keyof typeof ink)[]).flatMap((name) =>
     ['fill', 'stroke'].map((attribute) => `[${attribute}="${ink[name]}"]{${attribute}:${darkInk[name]}}`),

@@ -19,17 +19,17 @@ export type Target = {
   readonly bound: number;
   readonly kind: 'at most' | 'at least';
   readonly runs: number;
-  /** Where the median lies by the runs; absent if there was one. */
+  /** The range in which the median lies according to the runs; absent if there was only one run. */
   readonly spread?: Range;
-  /** Undecided: the bound lies within the spread. No floor: the generator limited the floor. */
+  /** `undecided`: the bound lies within the spread. `no floor`: the generator limited the floor. */
   readonly verdict: 'met' | 'missed' | 'undecided' | 'no floor';
 };
 
 type Values = readonly (number | undefined)[];
-/** What is known better than from the values alone. */
+/** Known facts that replace those derived from the values. */
 type More = { readonly spread?: Range; readonly runs?: number; readonly noFloor?: boolean };
 
-/** No target without a value. */
+/** A target with an upper bound; none if there are no values. */
 export function atMost(
   what: string,
   unit: string,
@@ -52,20 +52,20 @@ function atLeast(what: string, unit: string, bound: number, values: Values): Tar
   return atMost(what, unit, bound, values, {}, 'at least');
 }
 
-/** The first by the second value of each round. */
+/** In each round, the first value divided by the second. */
 export function ratios(above: Values, below: Values): number[] {
   return above.map((value, round) => (value ?? Number.NaN) / (below[round] ?? Number.NaN));
 }
 
-/** Costs of two deployments that should be the same differ by less. */
+/** Two deployments whose costs should be equal may differ by this factor. */
 const sameTimesMax = 1.1;
-/** A floor costs more beside a generator that takes much CPU. */
+/** The factor to the floor is smaller with a generator that takes much CPU, since the floor then costs more. */
 const timesOfUwsMax = { wrk: 6, bench: 3 };
-/** A key's CPU with the fewest keys in the index, and how many times that with more; its bytes on disk. */
+/** Bounds for a key's CPU with the smallest index, for how many times that with larger ones, and for its bytes on disk. */
 const keyMicrosecondsMax = 10;
 const timesOfFewerMax = 1.3;
 const keyBytesMax = 40;
-/** After ten seconds of new keys. If the backlog grew by a fifth of what came, it would be more. */
+/** After ten seconds of new keys. If the backlog grew by a fifth of what arrived, storing would be further behind. */
 const behindSecondsMax = 2;
 
 /** The targets for which the session measured both sides. */
@@ -104,7 +104,7 @@ export function costsOf(runs: readonly Run[]): number[] {
   return runs.map(({ cpuSum }) => cpuSum);
 }
 
-/** Whether the subject itself limited every run. A floor that did not is not called one. */
+/** Whether the subject itself limited every run. Otherwise it is not called a floor. */
 export function isSaturated(runs: readonly Run[]): boolean {
   return runs.every(({ limit }) => limit === 'service');
 }
@@ -129,7 +129,7 @@ function costTargets({ ways }: Results): Target[] {
   ];
 }
 
-/** In each round. */
+/** The cost of an event at a share of the rate, as a multiple of that at full load, in each round. */
 export function timesOfFullLoad(curve: FoundOf<'curve'>, runs: readonly Run[]): number[] {
   return ratios(costsOf(runs), costsOf(curve.find(({ share }) => share === 1)?.runs ?? []));
 }
@@ -186,7 +186,7 @@ function flatTargets({ single, bulk, environments }: FoundOf<'flat'>): Target[] 
   ];
 }
 
-/** What an event costs more, in each round, where keys have been forgotten than where none ever was. */
+/** How much more an event costs, in each round, if keys have been forgotten than if none ever was. */
 function keysTargets({ levels: [none, ...levels], lookedUpBefore, bytesPerKey }: FoundOf<'keys'>): Target[] {
   if (none === undefined || levels.length === 0) return [];
   return [
@@ -212,7 +212,7 @@ function keysTargets({ levels: [none, ...levels], lookedUpBefore, bytesPerKey }:
   ];
 }
 
-/** µs an event in each round, without what the processes use while nothing is sent. */
+/** µs per event in each round, without what the processes use while nothing is sent. */
 export function costsAboveIdle({ idle }: ServersResult, { of, runs }: Level): number[] {
   const msPerSecond = sumCpu(idle.find((level) => level.of === of)?.cpu ?? {});
   return runs.map(({ cpuSum, records, seconds, storedAfterMs }) => {
@@ -221,7 +221,7 @@ export function costsAboveIdle({ idle }: ServersResult, { of, runs }: Level): nu
   });
 }
 
-/** More servers to one of each, at the same rate. */
+/** Compares several servers with one of each, at the same rate. */
 function serversTargets(servers: ServersResult): Target[] {
   return servers.ways.flatMap(({ name, levels: [one, ...more] }) =>
     more.flatMap((level) => {
@@ -232,7 +232,7 @@ function serversTargets(servers: ServersResult): Target[] {
   );
 }
 
-/** What replicas may add to an event, in all, and to its latency; and to a take-over. */
+/** The bounds for what replicas may add to an event in total, to its latency, and to a take-over. */
 const timesOfOneRedisMax = 1.3;
 const p99TimesMax = 2;
 const takeOverMsMax = 10_000;
@@ -298,7 +298,7 @@ function deletionTargets({ one = [], bulk = [], beside, many }: FoundOf<'deletio
   ];
 }
 
-/** µs that an event costs more beside suppressed users, in each pair of runs. */
+/** How many µs an event costs more if users are suppressed, in each pair of runs. */
 export function addedBySuppressed(pairs: readonly Pair[]): number[] {
   return pairs.map((pair) => pair.with - pair.without);
 }

@@ -1,5 +1,5 @@
-// Decides whether a series rises: by the median of the slopes between all pairs of its points (Theil and Sen), which up to a
-// quarter of outliers do not change.
+// Decides whether a series rises: by the median of the slopes between all pairs of its points (Theil and Sen), which up to a quarter of
+// outliers do not change.
 
 import type { ProcessName } from '../deployment/deployment.js';
 import { median } from '../figures.js';
@@ -8,7 +8,7 @@ export type Point = { readonly atMs: number; readonly value: number };
 
 export type Trend = ReturnType<typeof trendOf>;
 
-/** A process may grow by so many MiB of resident memory in any run. */
+/** By how many MiB of resident memory a process may grow in any run. */
 export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
   api: 16,
   redis: 16,
@@ -16,7 +16,7 @@ export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
   clickhouse: 256,
 };
 
-/** The share of the series that counts as warm-up and is left out. */
+/** The share at the beginning of the series that counts as warm-up and is left out. */
 const warmUp = 0.2;
 
 /** The trend after the warm-up. Growth up to `floor` does not count, whatever the median is. */
@@ -34,9 +34,9 @@ export function trendOf(points: readonly Point[], floor: number) {
     median: middle,
     last: seen.at(-1)?.value ?? 0,
     perHour: perMs * 3_600_000,
-    /** Over the measured time, by the slope. */
+    /** The growth over the measured time, computed from the slope. */
     growth,
-    /** A series that grows by at most this is flat. */
+    /** A series that grows by at most this much counts as flat. */
     growthMax,
     flat: growth <= growthMax,
   };

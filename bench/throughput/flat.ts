@@ -1,5 +1,5 @@
-// Does an event cost the same however much is stored, and however many environments there are? Deployments with more and more
-// stored events stand side by side and take turns; so do growing numbers of environments of the first deployment.
+// Does an event cost the same regardless of how much is stored and how many environments there are? Deployments with different numbers of
+// stored events take turns; so do different numbers of environments in the first deployment.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -13,10 +13,10 @@ import { runWay, type ThroughputOptions } from './throughput.js';
 import { levelsInTurns } from './turns.js';
 import { ofEnvironment } from './ways.js';
 
-/** Levels by stored events, and of single events by the number of environments that take turns. */
+/** Levels by the number of stored events and, for single events, by the number of environments, which requests use in turn. */
 export type FlatResult = Awaited<ReturnType<typeof runFlat>>;
 
-/** Rows of each made-up segment, as a service with 5000 events per second leaves them. Each segment has a marker. */
+/** Rows of each generated segment, as in a service with 5000 events per second. Each segment has a marker. */
 const rowsPerSegment = 1_250;
 const hourMs = 3_600_000;
 const filledAppId = '99999999';
@@ -48,7 +48,7 @@ export async function runFlat(context: Context) {
     const [single, bulk] = [await byEvents('single'), await byEvents('bulk-500')];
     const environments: ReturnType<typeof turn>[] = [];
     for (const of of options.flatEnvironments) {
-      // To lift the limits of ten thousand environments one by one takes ten minutes. Shared among so many, no load reaches them.
+      // Lifting the limits of ten thousand environments one by one takes ten minutes. A load shared among so many reaches no limit.
       const appIds = await own.addEnvironments(of, of < 1_000 ? ofEnvironment : {});
       environments.push(turn('single', of, own, { subject: wholeTable(own), appIds }));
     }
@@ -58,14 +58,14 @@ export async function runFlat(context: Context) {
   }
 }
 
-/** The deployment, all of whose events are counted together: nothing else sends any. */
+/** The deployment, with all of its events counted together, since nothing else sends any. */
 export function wholeTable(deployment: Deployment): Subject {
   const count = () => numberOf(deployment, 'count()', 'events');
   const ids = () => numberOf(deployment, 'uniqExact(event_id)', 'events');
   return { ...deployment, count, stored: async () => ({ events: await count(), ids: await ids() }) };
 }
 
-/** Adds events, as if a service had stored them recently, until there are this many in total. */
+/** Adds events until there are this many in total, as if a service had stored them recently. */
 async function fill(deployment: Deployment, events: number): Promise<void> {
   const segmentBase = BigInt(Date.now() - hourMs) * 1000n;
   await insertEvents(deployment, await numberOf(deployment, 'count()', 'events'), events, (from) => ({

@@ -1,7 +1,7 @@
-// What do idempotency keys cost once Redis has forgotten some? Deployments stand side by side and take turns: one in which no
-// key was ever forgotten, and one for each size of the index. Each is sent events without keys, with new keys, and with keys
-// that the index holds, in the order in which they came first and from all over. While new keys come, Redis keeps forgetting and
-// the index keeps growing. The bench advances the clock of claims for that; ClickHouse fills the index.
+// What do idempotency keys cost once Redis has forgotten some? Several deployments take turns: one in which no key was ever forgotten, and
+// one for each size of the index. Each gets events without keys, with new keys, and with keys that the index has: both in the order in
+// which these first came, and scattered. While new keys arrive, Redis keeps forgetting and the index keeps growing. For that, the bench
+// advances the clock of claims; ClickHouse fills the index.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
@@ -19,45 +19,48 @@ import { mergeSeconds, type Second } from '../load/second.js';
 import { sendLoad } from '../load/sender.js';
 import { allAnswered, json } from '../load/threads.js';
 
-/** Repeats are of keys that the index holds; there are none before a key was forgotten. */
+/** Repeats use keys that the index has. There are none as long as no key was forgotten. */
 const kinds = ['withoutKeys', 'newKeys', 'repeats', 'scattered'] as const;
 type Kind = (typeof kinds)[number];
 
-/** µs of CPU per event over all processes, one figure per round. For new keys that includes that all get into the index. */
+/** µs of CPU per event over all processes, one figure per round. With new keys this includes adding all of them to the index. */
 type KeysLevel = Readonly<Record<Kind, readonly number[]>> & {
-  /** In the index; 0: no key was ever forgotten. */
+  /** How many keys the index has; 0 if no key was ever forgotten. */
   readonly keys: number;
-  /** Ten seconds of new keys at a rate: how long after the last was due all were stored. */
+  /** For ten seconds of new keys at a fixed rate: how long after the last one was due all were stored. */
   readonly atRate?: { readonly perSecond: number; readonly behindSeconds: number };
 };
 
 export type KeysResult = Awaited<ReturnType<typeof runKeys>>;
 
-/** What storing has to keep up with on two cores. */
+/** The rate with which storing has to keep up on two cores. */
 const perSecond = 30_000;
 const secondsAtRate = 10;
 
 const eventsEach = 500;
 const requests = 300;
-/** So many that keys get into the index several times meanwhile. */
+/** Enough requests that keys are added to the index several times during them. */
 const requestsWhileForgetting = 800;
 const connections = 8;
 const rowsPerFill = 5_000_000;
 const minuteUs = 60_000_000;
 const waitMs = 600_000;
-/** Events so far apart follow one another in a load of scattered repeats. No factor of the number of events. */
+/** The distance between consecutive events in a load of scattered repeats. It does not divide the number of events. */
 const scatteredBy = 7_919;
 /** Workers share their metrics every two seconds. */
 const metricsMs = 2_500;
 
-/** Room for the keys of a session, of which none may be forgotten. */
+/** Room for all keys of a session, none of which may be forgotten. */
 export const keysEnv = { CLAIM_BYTES_MAX: String(20 * 1024 ** 2) };
-/** The smallest budget, with as many buckets: Redis forgets keys that are older than a quarter of an hour. */
+/** The smallest budget with the same number of buckets. Redis then forgets keys that are older than a quarter of an hour. */
 const forgettingEnv = { CLAIM_BYTES_MAX: String(1024 ** 2) };
-/** How fast the clock of claims goes while new keys come: they get into the index every few seconds, and Redis forgets them after eight. */
+/**
+ * How fast the clock of claims runs while new keys arrive: they are added to the index every few seconds, and Redis forgets them after
+ * eight seconds.
+ */
 const clockTimes = 120;
 const clockEveryMs = 250;
-/** Redis keeps no key longer, whatever the budget. */
+/** Redis keeps no key longer than this, whatever the budget. */
 const keptUsMax = 1_500 * minuteUs;
 const state = shardKeys.state(0);
 
@@ -71,7 +74,7 @@ export async function runKeys({ deployment, options, progress: { say } }: Contex
       await level.begin();
       say(`keys: ${keys} in the index`);
     }
-    // A process's first requests cost several times as much. The others were sent keys before.
+    // A process's first requests cost several times as much, and this deployment, unlike the others, was not sent keys yet.
     await levels[0]?.costOf('newKeys');
     for (const { costOf } of levels) await costOf('withoutKeys');
     for (let round = 1; round <= options.repeats; round += 1) {
@@ -95,7 +98,7 @@ export async function runKeys({ deployment, options, progress: { say } }: Contex
     const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
     return {
       levels: found as readonly KeysLevel[],
-      /** Keys that workers looked up in the index before any was forgotten. */
+      /** How many keys workers looked up in the index before any was forgotten. */
       lookedUpBefore,
       bytesPerKey: await numberOf(last, 'sum(bytes_on_disk) / sum(rows)', table),
     };
@@ -108,14 +111,14 @@ function isRepeat(kind: Kind): boolean {
   return kind === 'repeats' || kind === 'scattered';
 }
 
-/** A deployment that takes part, and what is sent to it. */
+/** Prepares a deployment that takes part, and what is sent to it. */
 async function prepareLevel(deployment: Deployment, keys: number) {
   const { redis, sluice, url } = deployment;
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const costs: Record<Kind, number[]> = { withoutKeys: [], newKeys: [], repeats: [], scattered: [] };
   let keyed = 0;
   let stored = 0;
-  /** Events with these numbers; the number is the key too. */
+  /** Events with these numbers. The number also determines the key. */
   const bodiesOf = (count: number, numberOfEvent: (event: number) => number, keyPrefix?: string) =>
     Array.from({ length: count }, (_, request) => {
       const events = Array.from({ length: eventsEach }, (_, at) =>
@@ -130,7 +133,9 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     repeats: () => bodiesOf(requests, (event) => event, 'key'),
     scattered: () => bodiesOf(requests, (event) => (event * scatteredBy) % keyed, 'key'),
   };
-  /** Sends bodies, as fast as they are answered or at a rate of requests; settles with the events when all are stored or dropped. */
+  /**
+   * Sends bodies, as fast as they are answered or at a rate of requests. Settles with the number of events when all are stored or dropped.
+   */
   const send = async (kind: Kind, made: readonly Buffer[], rate?: number) => {
     const seconds: Second[] = [];
     const rest = [...made].reverse();
@@ -148,7 +153,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     const found = await deployment.count(appId);
     if (found !== stored) throw new BenchError(`${stored} events were sent once, ${found} are stored`);
   };
-  /** Settles with the CPU per event. */
+  /** Settles with the CPU per event, in µs. */
   const costOf = async (kind: Kind): Promise<number> => {
     const made = bodies[kind]();
     if (keys > 0 && isRepeat(kind)) await forgetAll(redis);
@@ -161,7 +166,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     await assertStored();
     return cost;
   };
-  /** Settles with the seconds from when the last was due until all were stored. */
+  /** Settles with the seconds from when the last event was due until all were stored. */
   const sendAtRate = async (): Promise<number> => {
     const made = newBodies((secondsAtRate * perSecond) / eventsEach);
     await mergesEnded(deployment);
@@ -173,7 +178,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     await assertStored();
     return behindSeconds;
   };
-  /** Has Redis forget keys and fills the index; settles when a new worker has read it and rules out new keys itself. */
+  /** Makes Redis forget keys, and fills the index. Settles when a new worker has read the index, and itself rules out new keys. */
   const begin = async () => {
     await send('newKeys', newBodies(requests));
     await forgetAll(redis);
@@ -196,7 +201,7 @@ function advanceClock(redis: Redis, us: number): Promise<number> {
   return redis.hincrby(state, 'claim_clock_us', us);
 }
 
-/** Has the clock of claims go faster until the returned function is called, which settles when all keys are forgotten. */
+/** Makes the clock of claims run faster until the returned function is called, which settles when all keys are forgotten. */
 function keepForgetting(redis: Redis): () => Promise<void> {
   const us = clockTimes * clockEveryMs * 1_000;
   const timer = setInterval(() => void advanceClock(redis, us).catch(() => undefined), clockEveryMs);
@@ -206,14 +211,14 @@ function keepForgetting(redis: Redis): () => Promise<void> {
   };
 }
 
-/** Sets the clock of claims forward by more than a day; settles when Redis has forgotten all its keys, which are in the index then. */
+/** Sets the clock of claims forward by more than a day. Settles when Redis has forgotten all its keys, which are then in the index. */
 async function forgetAll(redis: Redis): Promise<void> {
   const read = async (field: string) => Number(await redis.hget(state, field));
   const last = Math.floor((await read('claim_clock_us')) / minuteUs);
   await advanceClock(redis, keptUsMax);
   const haveGone = async () => (await read('claims_kept_from')) > last;
   await until(haveGone, { deadlineMs: waitMs, what: 'the keys are forgotten', everyMs: 100 });
-  // The service would remove the buckets one by one, within the hour.
+  // The service would remove the buckets one by one within the hour.
   await redis.del(shardKeys.claims(0));
 }
 

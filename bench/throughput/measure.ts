@@ -1,5 +1,5 @@
-// One measured run: start the clock, send the load, wait until everything is stored, stop the clock. CPU time covers all of
-// it, storing included, and is divided by the records.
+// One measured run: start the clock, send the load, wait until everything is stored, stop the clock. CPU time covers all of this, including
+// storing, and is divided by the number of records.
 
 import type { CpuTimes } from '../deployment/deployment.js';
 import { cpuBetween, perRecord, startMeter, sumCpu } from '../deployment/meter.js';
@@ -9,23 +9,23 @@ import { assertStored, plus, type Records, type Store, sumOf, untilCounted } fro
 export type Subject = Store & {
   readonly url: string;
   cpu(): CpuTimes;
-  /** The kernel's part of it; absent if not needed. */
+  /** The part of the CPU time spent in the kernel; absent if it is not needed. */
   systemCpu?(): CpuTimes;
-  /** Of the deployment under test, since its API started; called while no commit is under way. */
+  /** The commits of the deployment under test since its API started. Called while no commit is under way. */
   commits?(): Promise<Commits>;
-  /** How many records of the environment are stored; cheap enough to call ten times per second. */
+  /** How many records of the environment are stored. Cheap enough to be called ten times per second. */
   count(appId: string): Promise<number>;
   /** Settles when no background work of an earlier run is left. */
   settle(): Promise<void>;
 };
 
-/** `records`: those in the commits. */
+/** `records`: the number of records in these commits. */
 type Commits = { readonly count: number; readonly records: number };
 
 /**
- * What kept a run from being faster: the generator used up its core, or had no free connection; the requested rate, which was
- * reached; a process of the service used up its core; all cores were busy; or none of these, because both waited for each
- * other or for the disk.
+ * What kept a run from being faster. `generator`: the generator used a full core. `connections`: it had no free connection. `rate`: the
+ * requested rate was reached. `service`: a process of the service used a full core. `machine`: all cores were busy. `waiting`: none of
+ * these; both sides waited for each other or for the disk.
  */
 export type Limit = 'generator' | 'connections' | 'rate' | 'service' | 'machine' | 'waiting';
 
@@ -34,10 +34,10 @@ export type Run = Awaited<ReturnType<typeof measure>>['run'];
 export type Loaded = {
   readonly requests: number;
   readonly seconds: number;
-  /** In µs, and as the share of one core per thread. */
+  /** The generator's CPU in µs, and as the share of one core per thread. */
   readonly generatorCpu: number;
   readonly generatorShare: number;
-  /** If another process than this one generated the load. */
+  /** Set if another process than this one generated the load. */
   readonly generator?: string;
   readonly acknowledged: Records;
 };
@@ -45,7 +45,7 @@ export type Loaded = {
 type MeasureOptions<Result extends Loaded> = {
   readonly subject: Subject;
   readonly appId: string;
-  /** What the environment held before. */
+  /** The records that the environment had before the run. */
   readonly before: Records;
   readonly rate?: number;
   /** The run fails if no new record appears for this long; 30 s by default. */
@@ -54,10 +54,10 @@ type MeasureOptions<Result extends Loaded> = {
   readonly load: () => Promise<Result>;
 };
 
-/** From these shares on a process, the machine or the requested rate limits a run. */
+/** From these shares on, a process, the machine or the requested rate counts as the limit of a run. */
 const busy = { core: 0.8, cores: 0.95, rate: 0.95 };
 
-/** Settles with the figures and the result of `load`; rejects if a record was lost, doubled or refused. */
+/** Settles with the figures and the result of `load`. Rejects if a record was lost, duplicated or refused. */
 export async function measure<Result extends Loaded>({
   subject,
   appId,
@@ -69,7 +69,7 @@ export async function measure<Result extends Loaded>({
   await subject.settle();
   const commitsBefore = await subject.commits?.();
   const read = startMeter(() => subject.cpu());
-  // Within the time of the meter, so that the kernel's part is never more than the whole.
+  // Within the time of the meter, so that the kernel's part never exceeds the whole.
   const systemBefore = subject.systemCpu?.();
 
   const loaded = await load();
@@ -87,7 +87,7 @@ export async function measure<Result extends Loaded>({
   const records = sumOf(loaded.acknowledged);
   const { requests, seconds, generator, generatorCpu, generatorShare } = loaded;
   const run = {
-    /** Acknowledged and stored. */
+    /** Records that were acknowledged and stored. */
     records,
     requests,
     seconds,
@@ -108,7 +108,7 @@ export async function measure<Result extends Loaded>({
     }),
     /** The share of the machine's CPU time that other programs used. Above 0.1 the run is noisy. */
     othersShare: othersShare(generator === undefined ? 0 : generatorCpu),
-    /** From the last acknowledgement until every record was stored. */
+    /** From the last acknowledgement until every record was stored, in ms. */
     storedAfterMs,
     ...(commits && { commits: between(commitsBefore, commits) }),
   };
@@ -119,11 +119,11 @@ function between(before: Commits, after: Commits): Commits {
   return { count: after.count - before.count, records: after.records - before.records };
 }
 
-/** What is not known from outside the deployment is left out. */
+/** Decides what limited a run. Shares that are not known from outside the deployment are left out. */
 export function limitOf(share: {
-  /** Of one core, each thread of the generator. */
+  /** The share of one core that each thread of the generator used. */
   readonly generator: number;
-  /** Of one core, the busiest process; and of all cores, everybody. */
+  /** The share of one core that the busiest process used; and of all cores, that of all processes. */
   readonly busiest?: number;
   readonly machine?: number;
   readonly ofRate?: number;

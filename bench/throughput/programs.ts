@@ -1,6 +1,6 @@
-// How fast do programs send, on the same machine as the service? The import program loads the 3 million flights of vega-datasets
-// (US domestic, January to June 2001). A process with the library for servers calls `track` as fast as the library accepts it.
-// Afterwards ClickHouse must hold every event once, and every flight with its delay.
+// How fast do programs send, on the same machine as the service? The import program loads the 3 million flights of vega-datasets (US
+// domestic, January to June 2001). A process with the library for servers calls `track` as fast as the library accepts it. Afterwards
+// ClickHouse must have every event once, and every flight with its delay.
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,12 +11,12 @@ import { BenchError } from '../failure.js';
 
 const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const flightsFile = pathOf('../../../node_modules/vega-datasets/data/flights-3m.parquet');
-/** What the file holds: flights, airports of origin, and the sum of all delays in minutes. */
+/** The contents of the file: flights, airports of origin, and the sum of all delays in minutes. */
 const flights = { events: 3_000_000, origins: 229, delay: 20_003_603 };
-/** Events of the producer before the clock starts: V8 compiles the code that both sides run often. */
+/** Events of the producer before the clock starts, in which V8 compiles the code that both sides run often. */
 const warmUpEvents = 50_000;
 
-/** Rejects unless ClickHouse holds exactly what the file holds. */
+/** Rejects unless ClickHouse has exactly the contents of the file. */
 export async function runBackfill({ deployment }: Context): Promise<ProgramRun> {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const dir = tempDir('backfill');
@@ -43,7 +43,7 @@ export async function runBackfill({ deployment }: Context): Promise<ProgramRun> 
   return run;
 }
 
-/** `producerBytes`: the most memory that the producer used. */
+/** `producerBytes`: the most memory that the producer used, in bytes. */
 export type ProducerRun = ProgramRun & { readonly producerBytes: number };
 
 export async function runProducer({ deployment, options }: Context): Promise<ProducerRun> {

@@ -1,6 +1,6 @@
-// What does an event cost, and how long does it take, when none, one or two replicas of Redis have to have it on disk? Three deployments
-// stand side by side and take turns at the same rates; all their servers of Redis count. Then the primary of one is killed again and
-// again: how long until records are accepted?
+// What does an event cost, and how long does it take, if none, one or two replicas of Redis have to have it on disk? Three deployments take
+// turns at the same rates; the CPU of all their Redis servers counts. Then the primary of one deployment is killed several times: how long
+// until records are accepted?
 
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
@@ -12,18 +12,21 @@ import { runWay } from './throughput.js';
 import { type Level, levelsInTurns } from './turns.js';
 
 export type ReplicasResult = {
-  /** Levels by how many replicas have to confirm an event, for each rate. */
+  /** For each rate, levels by how many replicas have to confirm an event. */
   readonly rates: readonly { readonly perSecond: number; readonly levels: readonly Level[] }[];
-  /** What the deployment with the most acknowledgements took, as fast as it answered; the higher rates are shares of it. */
+  /**
+   * The rate of the deployment with the most confirmations when it was sent events as fast as it answered. The higher rates are shares of
+   * it.
+   */
   readonly highestPerSecond?: number;
-  /** How long after each kill of the primary the first record was accepted that was sent after it. */
+  /** For each kill of the primary: how long after it the first record was accepted that was sent after it. */
   readonly takeOversMs: readonly number[];
 };
 
 const acknowledgements = [0, 1, 2];
-/** At this rate nearly each event is a commit of its own. */
+/** At this rate nearly every event is a commit of its own. */
 const lowRate = 600;
-/** Half and full load. At the highest rate itself the latency would be that of a queue. */
+/** Half and full load. At the highest rate itself, the latency would be that of a queue. */
 const sharesOfHighest = [0.4, 0.8];
 const moreRounds = 3;
 const takeOversMax = 20;
@@ -91,7 +94,7 @@ function ratesBelow(highest: number): readonly number[] {
   return [lowRate, ...sharesOfHighest.map((share) => Math.round((share * highest) / 100) * 100)];
 }
 
-/** Settles with the ms until an event is accepted, after the killed server has come back. */
+/** Settles with the ms until an event is accepted, once the killed server has come back. */
 async function killPrimary({ replicated, url }: Deployment, appId: string): Promise<number> {
   const primary = await replicated?.primary();
   if (primary === undefined) throw new BenchError('there is no primary to kill');

@@ -1,4 +1,4 @@
-// Runs the service's ways, the floors and the peers in turns. A way that fails is not retried; the others go on.
+// Runs the service's ways, the floors and the peers in turns. A way that fails is not repeated; the others continue.
 
 import type { Redis } from 'ioredis';
 import type { Context } from '../context.js';
@@ -12,10 +12,10 @@ import { inTurns } from './turns.js';
 import { engineFloor, peerWays, redisFloors, sluiceWays, type Way } from './ways.js';
 
 const warmUpSeconds = { first: 2, later: 0.5 };
-/** For sessions without a run of bulk-500 to copy. */
+/** For sessions without a run of bulk-500 from which to take the number. */
 const standardRowsPerInsert = 15_000;
 
-/** Runs the ways with the wanted names; failures are part of the result. */
+/** Runs the ways with the requested names. Failures are part of the result. */
 export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
   const { deployment, peers, options, progress, wrk } = context;
   let rowsPerInsert = standardRowsPerInsert;
@@ -97,7 +97,7 @@ function place(name: string): number {
   return index === -1 ? order.length : index;
 }
 
-/** How many scripts and other commands Redis has executed; each commit is a script, whose commands count as others. */
+/** How many scripts and other commands Redis has executed. Each commit is a script; the commands within it count as other commands. */
 async function readCommands(redis: Redis): Promise<{ scripts: number; others: number }> {
   const commands = { scripts: 0, others: 0 };
   const statistics = await redis.info('commandstats');

@@ -1,6 +1,6 @@
-// Does an event cost the same with one, two and three Redis masters and ClickHouse servers? Three deployments stand side by
-// side and take turns at the same rates. All else is the same: shards, API process, worker, environments, and that
-// everybody reaches everybody by ports. What the processes use while nothing is sent is measured apart.
+// Does an event cost the same with one, two and three Redis masters and ClickHouse servers? Three deployments take turns at the same rates.
+// Everything else is equal: shards, API process, worker, environments, and connections by ports. What the processes use while nothing is
+// sent is measured separately.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -20,18 +20,18 @@ export type ServersResult = {
     readonly eventsPerSecond: number;
     readonly levels: readonly Level[];
   }[];
-  /** Of each number of servers: ms of CPU a second while nothing is sent. */
+  /** For each number of servers: ms of CPU per second while nothing is sent. */
   readonly idle: readonly { readonly of: number; readonly cpu: CpuTimes }[];
 };
 
 const numbers = [1, 2, 3];
-/** As many on each master of two, and nearly so of three. */
+/** Divides evenly over two masters and over three. */
 const shards = 12;
 const environments = 60;
 const idleSeconds = 20;
-/** So many runs that the outermost do not decide. */
+/** So many runs that outliers do not decide. */
 const moreRounds = 3;
-/** Requests a second that two cores carry beside the generator and three deployments, with a good part of them left free. */
+/** Requests per second that two cores can carry beside the generator and three deployments, with a good part of the cores left free. */
 const rates = { single: 1_500, 'bulk-500': 30 };
 
 export async function runServers(context: Pick<Context, 'options' | 'progress'>) {

@@ -1,4 +1,4 @@
-// One run of one way: warm-up, then the load, as fast as it is answered or at a fixed rate.
+// One run of one way: a warm-up, then the load, as fast as it is answered or at a fixed rate.
 
 import { randomBytes } from 'node:crypto';
 import type { Context } from '../context.js';
@@ -20,13 +20,13 @@ type ContextOfRun = Pick<Context, 'options' | 'progress'>;
 export type ThroughputOptions = {
   readonly subject: Subject;
   readonly way: Way;
-  /** Requests take them in turn; stored records are counted by the first. */
+  /** The environments, which requests use in turn; stored records are counted for the first one. */
   readonly appIds: readonly string[];
   readonly seconds: number;
   readonly warmUpSeconds: number;
   readonly connections: number;
   readonly threads: number;
-  /** If given, it sends instead of the bench, in one thread. */
+  /** If given, wrk sends instead of the bench, in one thread. */
   readonly wrk?: Wrk;
   /** Requests per second, instead of as fast as they are answered. */
   readonly rate?: number;
@@ -36,18 +36,18 @@ export type ThroughputOptions = {
   readonly beside?: () => () => Promise<unknown>;
 };
 
-/** At a rate, so that slow answers do not keep requests from being sent when they are due. */
+/** For loads at a rate: enough that slow answers do not keep requests from being sent when they are due. */
 const openConnections = 256;
-/** Before a run, wrk tries for this long how fast it is answered. */
+/** How many seconds wrk sends before a run, to find out how fast it is answered. */
 const trialSeconds = 0.2;
-/** A run of wrk fails when it takes this many times as long as expected, and this much more. */
+/** A run of wrk fails if it takes this many times the expected seconds, plus this many. */
 const slowestSeconds = { times: 4, more: 60 };
-/** Bodies that never repeat are made before the clock starts, somewhat more than are likely to be sent. */
+/** Bodies that never repeat are made before the clock starts: this many times the number that is likely to be sent. */
 const aheadTimes = 1.2;
-/** wrk repeats bodies after this many. */
+/** wrk repeats its bodies after this many. */
 const wrkBodiesMax = 128_000;
 
-/** A load of a way by the options of the session. */
+/** A load of a way, with the options of the session. */
 export function loadOf({ options, progress }: ContextOfRun, name: string, rate?: number) {
   const way = wayNamed(name);
   const { duration: seconds, threads } = options;
@@ -55,7 +55,7 @@ export function loadOf({ options, progress }: ContextOfRun, name: string, rate?:
   return { way, rate, seconds, warmUpSeconds: 1, connections, threads, progress };
 }
 
-/** Runs a way by the options of the session; without `more`, on a new environment of the session's deployment. */
+/** Runs a way with the options of the session; without `more`, in a new environment of the session's deployment. */
 export async function runWay(
   context: ContextOfRun & Pick<Context, 'deployment'>,
   name: string,
@@ -68,8 +68,8 @@ export async function runWay(
 }
 
 /**
- * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if stored
- * and acknowledged records differ.
+ * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if stored and acknowledged
+ * records differ.
  */
 export async function runThroughput(options: ThroughputOptions) {
   const { subject, way, seconds, warmUpSeconds, progress, rate, wrk, beside } = options;
@@ -105,7 +105,7 @@ export async function runThroughput(options: ThroughputOptions) {
       measure({ ...options, appId, before, load }),
     );
     const { series } = loaded;
-    // Of a run at a fixed rate, since each request was due.
+    // For a run at a fixed rate: from when each request was due.
     const latency = rate === undefined ? {} : { latency: latencyFigures(latenciesOf(series)) };
     return { run: { ...run, ...latency }, seconds: series };
   } finally {
@@ -116,7 +116,7 @@ export async function runThroughput(options: ThroughputOptions) {
 type Prepared = {
   readonly send: () => Promise<Omit<Loaded, 'acknowledged'> & { series: readonly MergedSecond[] }>;
   readonly progress: () => string;
-  /** Ends a generator that has not sent. */
+  /** Ends a generator that has not started to send. */
   readonly end: () => void;
 };
 
@@ -136,7 +136,7 @@ async function prepareHere(options: ThroughputOptions, seconds: number, ahead = 
 
 async function prepareByWrk(options: ThroughputOptions, wrk: Wrk, wanted: number): Promise<Prepared> {
   const { subject, way, appIds, connections, seconds } = options;
-  // Each connection sends the same number.
+  // Each connection sends the same number of requests.
   const requests = Math.max(1, Math.round(wanted / connections)) * connections;
   const keyPrefix = randomBytes(6).toString('hex');
   const next = bodySource({ way, appIds, keyPrefix, ahead: requests });
@@ -150,7 +150,7 @@ async function prepareByWrk(options: ThroughputOptions, wrk: Wrk, wanted: number
     secondsMax: slowestSeconds.times * Math.ceil(seconds) + slowestSeconds.more,
   });
   return {
-    // wrk prints nothing before its last answer.
+    // wrk prints nothing until its last answer.
     progress: () => `${requests} requests by wrk`,
     end: stop,
     send: async () => {

@@ -1,4 +1,4 @@
-// Runs things in turns, round after round, so that a slow minute of the machine affects all of them alike.
+// Runs things in turns, round after round, so that a slow minute of the machine affects all of them equally.
 
 import type { Progress } from '../progress.js';
 import { describeRun, type ThroughputRun } from './throughput.js';
@@ -9,13 +9,13 @@ type Turn = {
   run(round: number): Promise<ThroughputRun>;
 };
 
-/** By what was varied, such as the number of stored events. */
+/** `of`: the value of what was varied, such as the number of stored events. */
 export type Level = { readonly of: number; readonly runs: readonly ThroughputRun[] };
 
 type TurnsOptions = {
-  /** One more round at first, which does not count: a process's first requests cost several times as much. */
+  /** Whether to add a first round that does not count, since a process's first requests cost several times as much. */
   readonly warmUp?: boolean;
-  /** Called with a failure, after which the turn is left out. Without it the first failure ends all. */
+  /** Called with a failure; the turn is then left out of later rounds. Without this, the first failure ends everything. */
   readonly failed?: (name: string, error: unknown) => void;
 };
 
@@ -43,7 +43,7 @@ export async function inTurns<T extends Turn>(
   return all;
 }
 
-/** Runs levels in turns after a round that warms up. */
+/** Runs levels in turns, after a round of warm-up. */
 export async function levelsInTurns(
   levels: readonly (Turn & Pick<Level, 'of'>)[],
   progress: Pick<Progress, 'say'>,

@@ -1,4 +1,4 @@
-// The ways to send records, each a scenario: the requests, the number of connections, and the records that an acknowledged
+// The ways to send records, each of which is a scenario: the requests, the number of connections, and the records that an acknowledged
 // request adds. Floors and peers get the same requests.
 
 import type { Limits } from '../deployment/deployment.js';
@@ -25,26 +25,28 @@ export type Way = {
   readonly subject: SubjectName;
   readonly path: string;
   readonly limits: Limits;
-  /** Unless the command line says otherwise. */
+  /** The default; the command line may set another number. */
   readonly connections: number;
-  /** Names the environment in a body; by default `app_id`. */
+  /** The field of a body that names the environment; by default `app_id`. */
   readonly environmentField?: 'writeKey';
   /** What one acknowledged request adds to each table. */
   readonly records: Records;
-  /** No body is sent twice: it has keys, or a user of its own. */
+  /** Whether no body is sent twice, since it has keys or a unique user. */
   readonly different: boolean;
-  /** The whole answer; null if it depends on the request. */
+  /** The complete answer; null if it depends on the request. */
   readonly answer: string | null;
-  /** Runs only in the first round, since no target uses it. */
+  /** Whether it runs only in the first round, since no target uses it. */
   readonly once: boolean;
-  /** The request costs so little that the bench would use as much CPU as the service; wrk sends it where installed. */
+  /**
+   * Whether the request costs so little that the bench would use as much CPU as the service. If wrk is installed, it sends such requests.
+   */
   readonly cheap: boolean;
   readonly request: MakeRequest;
-  /** Whom the record of this number is about, in a load whose users have the prefix in their names. */
+  /** The user whom the record with this number is about, in a load whose users have the prefix in their names. */
   readonly user: (number: number, keyPrefix: string) => string;
 };
 
-/** Limits that are checked but never reached; the default limits of an environment would refuse most of a load. */
+/** For limits that are checked but never reached: an environment's default limits would refuse most of a load. */
 const farAway = 1_000_000_000;
 export const ofEnvironment = { app_records: farAway, app_bytes: farAway } as const;
 
@@ -54,7 +56,7 @@ const common = { ...track, different: false, once: true, user: userOf } as const
 const single = {
   ...common,
   limits: ofEnvironment,
-  // Some dozens of producers, each with a pool of several connections.
+  // A few dozen producers, each with a pool of several connections.
   connections: 256,
   records: { events: 1 },
   cheap: true,
@@ -71,7 +73,7 @@ const way = (name: string, what: string, kind: Kind, ...more: readonly Partial<K
   Object.assign({ name, what }, kind, ...more);
 const always = { once: false } as const;
 const keys = { different: true } as const;
-/** With fewer connections fewer events share a commit. */
+/** With fewer connections, fewer events share a commit. */
 const fewer = { connections: 64 } as const;
 
 export const sluiceWays: readonly Way[] = [
@@ -120,7 +122,7 @@ export const engineFloor = { name: 'engine', what: 'ClickHouse alone', subject: 
 const redis = (name: string, what: string, of: string, events: number, commands: number) =>
   ({ name, what: `Redis alone, ${what}`, subject: 'redis', way: of, usual: { events, commands } }) as const;
 
-/** Redis alone gets the bytes of the commits of `way`, in as many commands; without such a run, commits of the usual shape. */
+/** Redis alone, with the bytes of the commits of `way`, in as many commands. If `way` was not run, with commits of the usual shape. */
 export const redisFloors = [
   redis('redis-single', 'commits of single events', 'single', 70, 8),
   redis('redis-bulk', 'commits of bulk requests', 'bulk-500', 1_000, 12),
@@ -130,14 +132,14 @@ const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
 const nodeHttp = { subject: 'node-http' } as const;
 
-/** What floors and peers are sent: the very same bodies. */
+/** What floors and peers are sent: exactly the same bodies. */
 export const peerWays: readonly Way[] = [
   way('uws', 'uWebSockets.js alone', uws, always),
   way('uws-64', 'uWebSockets.js alone, 64 connections', uws, always, fewer),
   way('fastify-single', 'Fastify + BullMQ: one event per request', single, fastify, always),
   way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), fastify, always),
   way('node-http-single', 'node:http: one event per request', single, nodeHttp),
-  // ClickHouse collects rows for a fifth of a second, so a few connections would mostly wait.
+  // ClickHouse collects rows for a fifth of a second, so few connections would mostly wait.
   way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), nodeHttp, fewer),
 ];
 
