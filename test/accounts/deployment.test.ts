@@ -144,7 +144,7 @@ test('refuses another number of shards than the first start had, naming the vari
   await assert.rejects(load(3), /SHARDS is 3, but this deployment was first started with 2/);
 });
 
-test('a start that is given no number of shards takes the one that the deployment has', async () => {
+test('a start without SHARDS uses the deployment’s number of shards', async () => {
   await load(2);
   // More servers raise the number that a new deployment would have.
   const { shards, areShardsGiven } = readConfig({ CLICKHOUSE_SERVERS: '3' });
@@ -355,7 +355,7 @@ const absences: Readonly<Record<string, () => Promise<unknown>>> = {
 };
 
 for (const [what, read] of Object.entries(absences))
-  test(`an emptied Redis, or one that answers with an error, does not say that there is no such thing: ${what}`, async () => {
+  test(`an emptied or failing Redis is not taken to say that something does not exist: ${what}`, async () => {
     await load();
     await read();
     await redis.del(registryKeys.epoch);
@@ -447,7 +447,7 @@ test('a shard that is emptied again while it is loaded takes none of the earlier
 const asked = ['FROM registry', 'max(segment)', 'FROM deletion_requests GROUP BY', 'FROM deletion_targets'];
 
 for (const text of asked) {
-  test(`a Redis that is emptied again while a restore asks ${text} stays empty until the next one`, async () => {
+  test(`a Redis that is emptied again while a restore asks ${text} stays empty until the next restore`, async () => {
     await emptyWithRequests();
     const { ended } = await loadHeldAt(text);
     await redis.flushall();
@@ -518,7 +518,7 @@ test('an epoch without its deployment does not count as a loaded state', async (
   assert.equal((await loadAll(0)).how, 'restored');
 });
 
-test('a restore asks ClickHouse and Redis as seldom for thousands of requests as for few', async () => {
+test('a restore queries ClickHouse and Redis no more often for thousands of requests than for a few', async () => {
   await load();
   const counted = new Redis(stores.redisServer.url);
   let sent = 0;
@@ -677,7 +677,7 @@ test('a single shard that was set back takes nothing until it is loaded again; t
   }
 });
 
-test('a loaded shard goes on with the count of stored records, by which what a server lacks is told', async () => {
+test('a loaded shard continues its count of stored records, which shows what a server lacks', async () => {
   const { deployment } = await load();
   const state = shardKeys.state(0);
   const context = { redis, clickhouse, log, config: readConfig({}) };
@@ -707,7 +707,7 @@ test('a loaded shard goes on with the count of stored records, by which what a s
   }
 });
 
-test('a restore says until when all changes were copied before it, whatever workers note since', async () => {
+test('a restore reports until when all changes had been copied before it, whatever workers record later', async () => {
   await load();
   await redis.flushall();
   let loaded: Promise<number> | undefined;
@@ -747,7 +747,7 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
 });
 
-test('what waits of the registry is copied in one insert, since a change may be of several documents', async () => {
+test('waiting changes of the registry are copied in one insert, since one change may span several documents', async () => {
   await load();
   const { account_id } = await createAccount(redis, 'shop', ['Main Production']);
   for (let at = 0; at < 1_500; at++) {

@@ -28,7 +28,7 @@ after(async () => {
   await clickhouse?.remove();
 });
 
-test('asks a ClickHouse that does not answer in time no more often, and has it end what nobody waits for', async () => {
+test('asks a ClickHouse that answers too late no more often, and makes it end statements that nobody waits for', async () => {
   const heldMs = 20_000;
   gate.hold(({ sql }) => /\bwitness\b/.test(sql));
   await until(async () => gate.held.length > 0, 'the stores are compared');

@@ -66,7 +66,7 @@ test('a deletion begins once another person has submitted the same list, in any 
   assert.equal((await submit(second, [ada, bob])).status, 202);
 });
 
-test('below the number, for a preview, and for programs nobody is needed', async () => {
+test('no second person is needed below the number of users, for a preview, or for programs', async () => {
   assert.equal((await submit(first, [{ identity: 'one' }])).status, 201);
   assert.equal((await submit(first, [{ identity: 'a' }, { identity: 'b' }], { dry_run: true })).status, 200);
   await submitAccepted(sluice, await getToken(sluice, own), [{ identity: 'a' }, { identity: 'b' }]);
@@ -115,7 +115,7 @@ test('two people who propose the same at once: one of them confirms it', async (
   assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 202]);
 });
 
-test('of two people who confirm the same proposal at once, one does', async () => {
+test('when two people confirm the same proposal at once, only one of them succeeds', async () => {
   const third = await signedIn(sluice, 'third@example.com', 'privacy', own.accountId);
   for (let round = 0; round < 5; round += 1) {
     const users = [{ identity: `once ${round}` }, { identity: 'only' }];
@@ -125,7 +125,7 @@ test('of two people who confirm the same proposal at once, one does', async () =
   }
 });
 
-test('a proposal that was confirmed in vain waits again; that of somebody who was removed counts no more', async () => {
+test('a proposal whose confirmation failed waits again; the proposal of a removed person no longer counts', async () => {
   const users = [{ identity: 'in vain' }, { identity: 'again' }];
   await submit(first, users);
   assert.equal((await submit(second, [{ identity: 'alone' }], { reference: 'taken' })).status, 201);
@@ -140,7 +140,7 @@ test('a proposal that was confirmed in vain waits again; that of somebody who wa
   assert.equal((await submit(first, users)).status, 201);
 });
 
-test('whose account requires a second factor sees nothing until they have one, and then everything', async () => {
+test('a person whose account requires a second factor sees nothing until they have one, and then everything', async () => {
   const administrator = await signedIn(sluice, 'admin@example.com', 'administrator', other.accountId);
   const url = `/accounts/${other.accountId}`;
   const session = async () =>

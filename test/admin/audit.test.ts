@@ -199,7 +199,7 @@ test('keeps the lines while ClickHouse is away, and a worker moves them', async 
   await untilNoLineWaits();
 });
 
-test('a text that is not Unicode is refused, and does not hold up the lines if one of them has it', async () => {
+test('a text that is not Unicode is refused, and a line that contains one does not hold up the others', async () => {
   const body = '{"email": "\\ud800x@example.com", "role": "operator"}';
   const reply = await fetch(`${sluice.adminUrl}/admin/v1/people`, {
     method: 'POST',

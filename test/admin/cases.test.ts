@@ -56,7 +56,7 @@ test('a case is due as many days after it was received as the account has set, a
   assert.ok([today, new Date().toISOString().slice(0, 10)].includes(received_on));
 });
 
-test('what is not a day, comes before it was received, or repeats the reference of an open case is refused', async () => {
+test('refuses text that is no day, a due day before the day of receipt, and the reference of another open case', async () => {
   for (const day of ['2026-02-30', '1.3.2026', '', '2026-03-01T00:00:00Z'])
     assert.match(
       await refused(officer, 'POST', url(), { reference: 'x', received_on: day }),
@@ -73,7 +73,7 @@ test('what is not a day, comes before it was received, or repeats the reference 
   assert.match(await refused(officer, 'POST', url(), { reference: 'x'.repeat(256) }), /at most 255/);
 });
 
-test('two people at once: what each changes holds, and a case that one has closed the other cannot change', async () => {
+test('when two people change a case at once both changes hold, and neither can change it once the other has closed it', async () => {
   const { case_id: id } = await open('Two', { received_on: '2026-04-01' });
   await Promise.all([
     ok(officer, 'PATCH', url(`/${id}`), { due_on: '2026-06-01' }),

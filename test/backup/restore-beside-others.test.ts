@@ -104,7 +104,7 @@ const startsWith =
   ({ sql }) =>
     sql.startsWith(text);
 
-test('restores months and an index of keys that are larger than ClickHouse drops unless it is told to', async () => {
+test('restores months and an index of keys that are larger than ClickHouse’s limit for drops', async () => {
   for (const bound of ['max_partition_size_to_drop', 'max_table_size_to_drop']) {
     // For each statement that does not set it.
     await restoreBy(`${sluice.clickhouse.url}/?ch_${bound}=1`);
@@ -174,7 +174,7 @@ test('a restore that was paused exchanges nothing that another one has made sinc
   assert.deepEqual(await seen(), ['of the backup']);
 });
 
-test('an exchange that arrives late takes no restored table out again', async () => {
+test('an exchange that arrives late does not take a restored table out of use again', async () => {
   await sendEvent('late exchange');
   const [first, second] = gates;
   first.hold(({ sql }) => sql.startsWith('EXCHANGE TABLES') && sql.includes('sluice.stored_events'));
@@ -246,7 +246,7 @@ test('a restore that fails before it exchanges a table leaves nothing', async ()
 
 const notEnoughSpace = 243;
 
-test('a restore goes on although what it replaced was dropped by hand, and begins again if it still needs that', async () => {
+test('a restore continues if the tables that it replaced were dropped by hand, and begins again if it still needs them', async () => {
   const [gate] = gates;
   const restoreUntil = async (choice: Choice) => {
     gate.hold(choice);
@@ -324,7 +324,7 @@ test('leaves tables alone that are not of the schema, whether the backup or the 
   assert.deepEqual(await sluice.rows("SELECT name FROM system.tables WHERE name LIKE '%_is_moved_by'"), []);
 });
 
-test('if two processes make a backup of one name at once, one makes it, and its note stays', async () => {
+test('if two processes make a backup with the same name at once, one of them makes it, and its entry stays', async () => {
   const results = await Promise.allSettled([1, 2, 3].map(() => sluice.admin('backup', 'create', 'twice')));
   const made = results.flatMap((result) =>
     result.status === 'fulfilled' ? [result.value as BackupView] : [],
@@ -349,7 +349,7 @@ const keepsHashes = (name: string) =>
     return noted !== undefined && (await keepsSince(redis, name, noted.began_at));
   });
 
-test('a backup that was paused and fails forgets nothing of one that another process goes on with', async () => {
+test('a paused process whose backup fails does not remove the entry of a backup that another process continues', async () => {
   const [gate] = gates;
   gate.hold(startsWith('BACKUP TABLE'));
   const paused = runAdmin(['backup', 'create', 'overtaken'], { ...sluice.env, CLICKHOUSE_URL: gate.url });
@@ -364,7 +364,7 @@ test('a backup that was paused and fails forgets nothing of one that another pro
   assert.equal(((await sluice.admin('backup', 'create', 'overtaken')) as BackupView).status, 'complete');
 });
 
-test('a backup that was paused until another process had completed it forgets nothing', async () => {
+test('a process that was paused until another one had completed its backup does not remove its entry', async () => {
   const [gate] = gates;
   gate.hold(startsWith('BACKUP TABLE'));
   const paused = await startChild({

@@ -98,7 +98,7 @@ describe('a program', () => {
     assert.equal(await server.query('SELECT count(), sum(a) FROM work.packed'), '1000\t499500\n');
   });
 
-  test('names its query, sees it run, and ends it', async () => {
+  test('names its query, sees it running, and ends it', async () => {
     // An answer that has begun has its error at its end.
     const parameters = { query_id: 'my query', wait_end_of_query: '1' };
     const slow = ask(server, { parameters, body: longStatement });
@@ -420,7 +420,7 @@ describe('access', () => {
     for (const bytes of ['0', '1000000000000']) assert.equal(await denied(settings(bytes)), '452');
   });
 
-  test('to look for one user costs the reader a few granules of the tables, not all of them', async () => {
+  test('of the reader to one user’s rows reads a few granules of the tables, not all of them', async () => {
     const users = 100_000;
     const rows = (values: string) => `SELECT '1', ${values}, number, 1764000000000000 FROM numbers(${users})`;
     const into = (table: string, columns: string, values: string) =>

@@ -132,6 +132,6 @@ test('a freshly installed server writes users into its logs, and one with sluice
   assert.equal(existsSync(configured.server.errorLog), false);
 });
 
-test('it would not start if the file added to the server’s sections instead of replacing them', async () => {
+test('a server would not start if sluice.xml added to its sections instead of replacing them', async () => {
   await assert.rejects(start({ 'sluice.xml': xml.replaceAll(' replace="1"', '') }), /Code: 36/);
 });

@@ -291,7 +291,7 @@ test('a role does in its own account what the table says and nothing else, and i
   }
 });
 
-test('what belongs to another account is answered like what does not exist', async () => {
+test('a request for something of another account is answered as if it did not exist', async () => {
   const page = pageOf('administrator');
   const pairs = [
     ['GET', `/environments/${other.appIds[0]}`, '/environments/9', other.appIds[0], '9'],
@@ -451,7 +451,7 @@ test('only operators reach what concerns the deployment', async () => {
   }
 });
 
-test('what lists or shows is not audited, and everything else is', () => {
+test('commands that only list or show are not audited, and all others are', () => {
   for (const [name, { audited }] of Object.entries(commands))
     assert.equal(audited === undefined, /^(list|show)/.test(name), name);
 });

@@ -372,7 +372,7 @@ describe('the console', { skip }, () => {
     await page.getByText('Your session has ended').waitFor();
   });
 
-  test('keeps what was pasted when the session ends meanwhile, for the same person only', async () => {
+  test('keeps pasted text if the session ends before it is sent, and only for the same person', async () => {
     const page = await newPage();
     await enter(page, sluice, 'pastes@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
@@ -407,7 +407,7 @@ describe('the console', { skip }, () => {
     await list.waitFor({ state: 'detached' });
   });
 
-  test('what changes is true on a page that the browser translates', async () => {
+  test('texts that change stay correct on a page that the browser translates', async () => {
     const page = await newPage();
     await enter(page, sluice, 'translates@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');

@@ -270,7 +270,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     faults = faults.filter((fault) => !fault.includes('400'));
   });
 
-  test('a list is previewed by itself, and says that it found nobody', async () => {
+  test('a list is previewed without a click, and the preview says if it found nobody', async () => {
     const page = await newPage();
     await enter(page, sluice, 'previews@desk.example', 'privacy', account.accountId);
     await openPage(page, 'Deletions');

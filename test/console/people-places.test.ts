@@ -228,7 +228,7 @@ test('only an operator makes a link for somebody who has access, or had it', asy
   await assert.rejects(byAdministrator(), /had access/, 'nor the operator’s invitation');
 });
 
-test('of so many people it is known that they had access, the latest', async () => {
+test('remembers of a limited number of people, the latest ones, that they had access', async () => {
   const { accountId } = await account();
   const ids = Array.from({ length: bounds.formerMax }, (_, n) => `pe_${n}`);
   await registry.write({ [`former_people:${accountId}`]: { account_id: accountId, person_ids: ids } });
@@ -238,7 +238,7 @@ test('of so many people it is known that they had access, the latest', async () 
   assert.deepEqual(formerPeople.get(accountId)?.person_ids, [...ids.slice(1), 'pe_5000']);
 });
 
-test('whom the provider vouches for takes the place of an invitation that nobody has accepted', async () => {
+test('a person whom the provider vouches for takes the place of an invitation that nobody has accepted', async () => {
   const { accountId } = await account();
   const email = 'boss@example.com';
   const vouched = { issuer: 'https://p', subject: '1', email, role: 'operator' } as const;

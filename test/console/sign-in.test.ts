@@ -273,7 +273,7 @@ test('an unknown address gets the same answer as a wrong password', async () => 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
-test('what is sent without a session is not looked at', async () => {
+test('a body that is sent without a session is not read', async () => {
   const page = newPage();
   page.cookies.set(sessionCookie, 'nobody');
   assert.equal((await page.ask('POST', '/certificates/verify', [])).status, 401);

@@ -537,7 +537,7 @@ test('opens nothing but the deletion API with a token', async () => {
   }
 });
 
-test('means nothing in another data centre', async () => {
+test('a token means nothing in another data centre', async () => {
   const requestId = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
   const [appId = ''] = account.appIds;
   const headers = [['Authorization', basic(appId, account.apiKey)]] as const;

@@ -151,7 +151,7 @@ test('after a pass requests are complete whose rows it has erased, whoever was h
   await untilComplete(sluice, token, late, busyMsMax);
 });
 
-test('passes that fail do not make a request rest that wants to be erased at once', async () => {
+test('failing passes do not delay a request that asks to be erased at once', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'urgent' }]);
   await untilStored(sluice);
   const outOfSpace = 243;

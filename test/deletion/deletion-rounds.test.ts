@@ -292,7 +292,7 @@ test('a user_id that many requests name is looked up once, however many identiti
 
 const outOfMemory = 241;
 
-test('what ClickHouse refuses of some accounts does not hold up the deletions of others', async () => {
+test('accounts whose deletions ClickHouse refuses do not hold up those of others', async () => {
   const others: TestAccount[] = [];
   for (const name of ['Refused', 'Refused too', 'Beside them', 'Beside them too'])
     others.push(await createTestAccount(sluice, name, ['Main Production']));
@@ -440,7 +440,7 @@ function longList(prefix: string): { identity: string }[] {
   return Array.from({ length: 10_000 }, (_, at) => ({ identity: `${prefix} ${at}` }));
 }
 
-test('a deletion of one user does not wait for another account’s long lists', async () => {
+test('a deletion of one user does not wait for long lists of another account', async () => {
   const other = await createTestAccount(sluice, 'Long lists', ['Main Production']);
   const otherToken = await getToken(sluice, other);
   const long: string[] = [];

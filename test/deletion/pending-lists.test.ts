@@ -57,7 +57,7 @@ async function complete(requestId: string): Promise<void> {
   await completeDeletion(redis, { ...request, status: 'complete', state: 'complete' });
 }
 
-test('submissions, exports and their ends take no longer however many requests others have', async () => {
+test('submitting requests and ending them takes no longer however many requests other accounts have', async () => {
   await redis.config('RESETSTAT');
   for (let n = 0; n < 10; n += 1) {
     const id = await submit(`user ${n}`);
@@ -137,7 +137,7 @@ test('a round writes its progress by a few scripts, of which each writes all of 
   assert.deepEqual((await read()).slice(0, 3), [written[0], ahead, written[2]]);
 });
 
-test('a look at an export asks for few of the deletions before it while they are pending, and for none when they are over', async () => {
+test('checking an export reads few of the deletions before it while they are pending, and none once they are over', async () => {
   for (let n = 0; n < 250; n += 1) await submit(`before an export ${n}`);
   const request = await submitExport(options, accountId, ['ieve']);
   assert.ok(typeof request === 'object');

@@ -112,7 +112,7 @@ test('while ClickHouse is away the metrics answer, without its disk', async () =
   await sluice.clickhouse.restart();
 });
 
-test('when Redis is away, the alert about it fires, and no alert about what follows from it', async () => {
+test('when Redis is away, the alert about it fires, but no alert about the consequences', async () => {
   await sluice.redis.kill9();
   await untilTold('SluiceStateMissing', 'firing');
   // These would fire too without the rules of deploy/prometheus/alertmanager.yml.
@@ -122,7 +122,7 @@ test('when Redis is away, the alert about it fires, and no alert about what foll
   await untilTold('SluiceStateMissing', 'resolved');
 });
 
-test('a part that ClickHouse has set aside is told of, by an alert and by readiness', async () => {
+test('an alert and readiness report a part that ClickHouse has set aside', async () => {
   const { clickhouse } = sluice;
   const part = await until(
     async () => {

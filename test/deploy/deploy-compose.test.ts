@@ -239,7 +239,7 @@ test('starts a Redis that keeps what it acknowledges', async () => {
   assertFits(Number(maxmemory), configOf('api'));
 });
 
-test('as does the example for Kubernetes', async () => {
+test('the example for Kubernetes also starts a Redis that keeps what it acknowledges', async () => {
   const documents = parseYaml(readDeployFile('kubernetes/redis.yaml'), 'redis.yaml');
   const { data } = documents[0] as { data: Record<string, string> };
   const lines = String(data['redis.conf'])

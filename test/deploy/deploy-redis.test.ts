@@ -132,7 +132,7 @@ test('servers and sentinels keep what they learn in a volume', () => {
   }
 });
 
-test('so do pods, which name each other as their service does, on nodes apart', () => {
+test('pods do so too; they name each other as their service does, and run on different nodes', () => {
   type Pods = {
     readonly kind: string;
     readonly metadata: { readonly name: string };

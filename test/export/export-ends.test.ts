@@ -68,7 +68,7 @@ test('a round ends the exports of its accounts that name its users, and no other
   assert.equal(await redis.zcard(registryKeys.exportsByAccount), stay.length);
 });
 
-test('it asks ClickHouse as seldom for hundreds of deletions and exports as for few', async () => {
+test('it queries ClickHouse no more often for hundreds of deletions and exports than for a few', async () => {
   const end = async (accounts: readonly string[], count: number) => {
     const users = Array.from({ length: count }, (_, at) => `${accounts[0]}-${at}@example.com`);
     const asked = users.map((user, at) => [accounts[at % accounts.length] ?? '', user] as const);
@@ -84,7 +84,7 @@ test('it asks ClickHouse as seldom for hundreds of deletions and exports as for 
   assert.ok(many <= few + 8 * 4, `${many} for many, ${few} for few`);
 });
 
-test('the hashes of a round’s users are kept by writes that share their way', async () => {
+test('the writes that keep the hashes of a round’s users are sent side by side', async () => {
   const ids = await Promise.all(
     Array.from({ length: 300 }, (_, at) => submit('30', `hash-${at}@example.com`)),
   );

@@ -240,7 +240,7 @@ test('ends with a later deletion of one of its users by any of their ids, though
   });
 });
 
-test('is not read as if it were whole while a deletion of its user runs', async () => {
+test('is not read as complete while a deletion of its user runs', async () => {
   const users = [{ identity: 'overtaken@example.com' }];
   await sendEvents(sluice, main, 'go', users);
   await sendProperties(sluice, main, 'go', ['overtaken@example.com']);
@@ -429,7 +429,7 @@ async function readArchive(id: string, zone = 'UTC'): Promise<Map<string, string
   return filesOfArchive(Buffer.from(await sent.arrayBuffer()));
 }
 
-test('no spreadsheet takes a text for a formula, whatever nobody sees stands before it', () => {
+test('no spreadsheet takes a text for a formula, whatever invisible characters precede it', () => {
   for (const sign of ['=', '+', '-', '@', '＝', '＋', '－', '＠'])
     for (const before of [
       '',
@@ -449,7 +449,7 @@ test('no spreadsheet takes a text for a formula, whatever nobody sees stands bef
   assert.equal(csvOf([['a=1', 'é-1', -1]]), 'a=1,é-1,-1');
 });
 
-test('an archive has every line on a page to read, which runs nothing, and beside it', async () => {
+test('an archive has every line twice: on a page to read, which runs no code, and in files beside the page', async () => {
   const hostile = `</dl><script>alert('1')</script><img src="https://example.com/x">&amp;`;
   const properties = { [hostile]: hostile, note: 'zwei\nZeilen', empty: '' };
   const at = (hour: string) => `2026-03-01T${hour}:00:00Z`;

@@ -144,7 +144,7 @@ test(
 );
 
 test(
-  'has in ClickHouse what Redis has forgotten when the power of its disk is cut',
+  'ClickHouse has the records that Redis had already forgotten when the power was cut',
   needs('loop'),
   async () => {
     const producer = await underLoad({ cutsPower: true }, async ({ clickhouse, cutDisk, sluice }, load) => {

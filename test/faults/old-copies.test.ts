@@ -239,7 +239,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   assert.equal(await countRows(appId, 'silent'), 0);
 });
 
-test('a recovery that was killed names again whose users it does not know, and none of them is in a backup', async () => {
+test('a recovery that is repeated after a kill names the requests with unknown users again, and no backup is made before it', async () => {
   const [account, appId] = await newAccount();
   await send(appId, eventsOf('unknown', 3));
   await untilStored(sluice);

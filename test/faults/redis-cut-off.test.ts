@@ -34,7 +34,7 @@ after(async () => {
   await redis?.remove();
 });
 
-test('those who are left with the former primary acknowledge and store nothing, and what they were sent is taken once', async () => {
+test('processes left with the former primary acknowledge and store nothing, and records sent to them are accepted once', async () => {
   const [former] = redis.servers as [RedisHandle];
   const [way] = redis.ways;
   const [producer, lonely] = [await newProducer(followers), await newProducer(followers)];

@@ -95,7 +95,7 @@ test('without a replica that confirms, events and requests get 503 within the de
   assert.equal((await stored()).length, 1);
 });
 
-test('what replicas have, and have not synced, is not acknowledged', {
+test('records that replicas have but have not synced are not acknowledged', {
   skip: !(await canTrace()),
 }, async () => {
   const [, first, second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];

@@ -283,7 +283,7 @@ describe('a file', () => {
     ]);
   });
 
-  test('of the form Parquet has no date without a zone, no text that is none, and no number that nobody can know', async () => {
+  test('of the form Parquet gives no date without a zone, no text that is not UTF-8, and no number whose value is unknown', async () => {
     const day = `SELECT 'u1' AS user, toDate('2024-05-05') AS day, toInt128(7) AS big, unhex('4a6f73e9') AS name`;
     put('day.parquet', await written(day, 'Parquet'));
     const args = ['day.parquet', '--event', 'E', '--identity', 'user', '--timestamp', 'day', '--dry-run'];

@@ -341,7 +341,7 @@ describe('a time', () => {
     assert.match(String(fault), /is farther away than any date/);
   });
 
-  test('without a format is no list that holds one', async () => {
+  test('without a format is not read from a list that contains one', async () => {
     const input = await ndjson(
       'lists.ndjson',
       { u: 'ada', t: [1700000000000] },
@@ -353,7 +353,7 @@ describe('a time', () => {
   });
 });
 
-test('a number that is as well a date as milliseconds is refused until somebody says which it is', async () => {
+test('a number that may be a date or milliseconds is refused until the options say which', async () => {
   const auto = readTimeFormat(undefined, undefined) as TimeFormat;
   const words =
     'is either a date or milliseconds of 1976; say --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
@@ -1003,7 +1003,7 @@ describe('a chunk of rows', () => {
     );
   });
 
-  test('has no element of an array that is larger than any row', async () => {
+  test('never contains an array element above the bound of a row, which ends the import', async () => {
     async function* oneElement() {
       yield Buffer.from('["');
       const text = Buffer.alloc(1 << 20, 'x');
@@ -1016,7 +1016,7 @@ describe('a chunk of rows', () => {
   });
 });
 
-test('lists and maps in Parquet are read as writers of before the present rules had them, or name only the new types', async () => {
+test('lists and maps in Parquet are read from writers older than the present rules, and from those that name only the new types', async () => {
   const ofList = [
     [0, 2],
     [1, 2],

@@ -84,7 +84,7 @@ describe('an answer', () => {
   const options = () => ({ appId: '1', url: service.baseUrl, writeKey: undefined, importToken: undefined });
   const records = ['{"event":"a"}', '{"event":"b"}', '{"event":"c"}'];
 
-  test('that is not of the service is no word about rows, whatever its status', async () => {
+  test('that is not from the service says nothing about rows, whatever its status', async () => {
     answers = [
       { status: 403, body: { message: 'blocked' } },
       { status: 404, body: { error: 'no such site' } },
@@ -112,7 +112,7 @@ describe('an answer', () => {
     sender.close();
   });
 
-  test('413 of a gateway is no word about rows either if it lists errors', async () => {
+  test('413 of a gateway says nothing about rows either, even if it lists errors', async () => {
     const errors = [{ message: 'too large' }];
     answers = [{ status: 413, body: { errors } }, { status: 200 }, { status: 200 }];
     const sender = createSender(options(), 1, never);
@@ -178,7 +178,7 @@ describe('an answer', () => {
     sender.close();
   });
 
-  test('about the way of sending ends the import, and refuses no row', async () => {
+  test('that refuses the caller rather than rows ends the import, and refuses no row', async () => {
     answers = [{ status: 415, body: { err: { code: 'unsupported_encoding', message: 'No.' } } }];
     const sender = createSender(options(), 1, never);
     assert.equal(await faultOf(sender.send('events', records)), 'No.');

@@ -73,7 +73,7 @@ test('a backup during which a shard was moved fails, and is not restored', async
   assert.deepEqual(await counts(), [1, 0]);
 });
 
-test('a backup whose parts are all there is not complete if its command was cut off', async () => {
+test('a backup with all of its parts is not complete if its command was interrupted', async () => {
   const { gate, made } = await beginBackup('cut');
   await move(1);
   gate.loseAnswers(({ sql }) => sql.startsWith('BACKUP TABLE'));

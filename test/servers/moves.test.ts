@@ -281,7 +281,7 @@ test('a move that fails before it has changed a server is forgotten', async () =
   await close();
 });
 
-test('before a move changes a server, the second copy says that it cannot be forgotten', async () => {
+test('before a move changes a server, the second copy records that the move cannot be forgotten any more', async () => {
   const { gates, moveThrough, close } = await startGates();
   gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
   const moving = moveThrough(1);
@@ -350,7 +350,7 @@ test('no shard is moved from a server that was set back, and a move that was und
   await move(0);
 });
 
-test('of a shard that came after the copy of a server that was set back, all may be missing', async () => {
+test('a shard that came to a server after the state to which it was set back may be missing entirely', async () => {
   await withWorker(() => Promise.all([send('came later'), send('was there', 1)]));
   await move(1);
   await until(async () => (await redis.hexists(registryKeys.witness, 'kept:1')) === 1, {
@@ -465,7 +465,7 @@ test('a process that stood still before it owned a server leaves nothing there',
   await move(0);
 });
 
-test('rows that are removed again within a second are gone when that is told', async () => {
+test('rows are gone when their removal settles, even if it repeats another one of the same second', async () => {
   const [client] = clients;
   const owned = { database: 'sluice', shard: 3, owner: 'aa' };
   await takeOver(client, owned);

@@ -336,7 +336,7 @@ test('the window shrinks by the budget, and never below an outstanding segment',
   assert.equal(await world.claim('outstanding'), true);
 });
 
-test('how far the index has come does not go back', async () => {
+test('the progress of the index never goes back', async () => {
   const { redis } = await createWorld();
   const note = async (to: string) => {
     await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, to, generationAbove()]);

@@ -109,7 +109,7 @@ test('a command that was carried out does not count as refused because what conf
   );
 });
 
-test('a full master of a cluster gives turns, by which it gets room', async () => {
+test('a full master of a cluster still grants turns, since work in a turn makes room', async () => {
   const cluster = await startRedisCluster({ count: 1, replicas: 1 });
   servers.push(cluster);
   const redis = connect({ redisUrl: cluster.url, redisCluster: true, redisReplicasAck: 1 }, log);
@@ -137,7 +137,7 @@ test('a connection that does not ask who is the primary takes over as soon as th
   await until(() => beside.hget(registryKeys.primary, 'id'), 'it is taken over');
 });
 
-test('after a take-over only who knows suppressions that were lost reads all of them again', async () => {
+test('after a take-over only a process that knows lost suppressions reads all of them again', async () => {
   const [first, second] = await startPrimary(['min-replicas-to-write 0']);
   const [former, next] = [connectBeside(first), connectBeside(second)];
   const deployment = () => ({ epoch, shards: 1, secret: 'secret' }) as Deployment;

@@ -171,7 +171,7 @@ test('a server that a sentinel has just made the primary is confirmed, though th
   await close(redis);
 });
 
-test('many who ask for what there is not share confirmations', async () => {
+test('many callers who read keys that do not exist share confirmations', async () => {
   const redis = await open();
   const waits = async () =>
     Number(/cmdstat_wait:calls=(\d+)/.exec(await (redis as Single).info('commandstats'))?.[1]);
@@ -185,7 +185,7 @@ test('many who ask for what there is not share confirmations', async () => {
   await close(redis);
 });
 
-test('a connection that is ended while it waits for its next attempt says so, and so the connections to its sentinels end', async () => {
+test('a connection that is ended while it waits for its next attempt reports that, so the connections to its sentinels end too', async () => {
   const redis = (await open()) as Single;
   redis.disconnect(true);
   await until(() => redis.status === 'reconnecting', { everyMs: 1, what: 'it waits' });

@@ -99,7 +99,7 @@ const versions = async (redis: Single) => [
   Number(await redis.hget(registryKeys.suppressions, 'version')),
 ];
 
-test('a new primary gives nothing that the former one may give beside it, and nobody has a turn at the former', async () => {
+test('a new primary grants nothing that the former one may grant at the same time, and nobody has a turn at the former one', async () => {
   const [first, second, third] = servers.servers as [RedisHandle, RedisHandle, RedisHandle];
   const former = openBeside(first);
   await former.mset(registryKeys.epoch, epoch, registryKeys.version, '5', registryKeys.deletionVersion, '6');
@@ -332,18 +332,18 @@ test('a new primary that has all commits goes on', async () => {
   assert.deepEqual(found, { before: stored, after: stored, lost: 0, holds: true });
 });
 
-test('a new primary that lacks acknowledged commits counts as emptied, and how many is said', async () => {
+test('a new primary that lacks acknowledged commits counts as emptied, and their number is reported', async () => {
   const found = await commitBesideLoss({}, loseCommit);
   const after: CommitResult = { kind: 'overloaded', reason: 'state_not_loaded' };
   assert.deepEqual(found, { before: stored, after, lost: 1, holds: false });
 });
 
-test('a process that commits nothing more notices that, too', async () => {
+test('a process that no longer commits notices the loss too', async () => {
   const found = await commitBesideLoss({}, loseCommit, true);
   assert.deepEqual(found, { before: stored, after: undefined, lost: 1, holds: false });
 });
 
-test('once the state was loaded again, a process that was silent finds no loss anew', async () => {
+test('once the state was loaded again, a process that had been silent reports no new loss', async () => {
   const found = await commitBesideLoss({}, async (redis) => {
     // Another process noticed the loss and set this primary aside.
     for (const process of await redis.hkeys(shardKeys.answers(0)))
@@ -354,7 +354,7 @@ test('once the state was loaded again, a process that was silent finds no loss a
   assert.deepEqual(found, { before: stored, after: stored, lost: 0, holds: true });
 });
 
-test('with REDIS_LOSS=go-on such a primary goes on, and it is said all the same', async () => {
+test('with REDIS_LOSS=go-on such a primary is used, and the loss is reported all the same', async () => {
   const found = await commitBesideLoss({ redisLoss: 'go-on' }, loseCommit);
   assert.deepEqual(found, { before: stored, after: stored, lost: 1, holds: true });
 });

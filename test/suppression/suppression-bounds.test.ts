@@ -121,7 +121,7 @@ test('a user who is suppressed again after an interrupted freeing stays when ano
   assert.equal(await areSuppressed(options, accountId, [[suppressed, '-']]), true);
 });
 
-test('users that strangers have joined have bounds of their own, and take no room of the account', async () => {
+test('users that strangers have joined have their own limits, and do not count towards the account’s', async () => {
   const devices = Array.from({ length: bounds.joinedPerIdentityMax + 5 }, (_, at) => anonymous(at));
   const another = hasher.textOf({ identity: 'grace@example.com' });
   await suppressNames(options, accountId, [[another, '-']]);
@@ -199,7 +199,7 @@ test('a commit joins an anonymous user, and the next ones skip this user until t
   );
 });
 
-test('who joins ever new users keeps no move of them from ending', async () => {
+test('joining ever more users keeps no move of joined users from ending', async () => {
   const joins = (names: readonly string[]) =>
     redis.hset(
       shardKeys.joined(0),

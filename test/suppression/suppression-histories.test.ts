@@ -179,7 +179,7 @@ async function play(steps: readonly Step[], number: number): Promise<Map<string,
   return fates;
 }
 
-test('exactly what must be stored is, whatever is suppressed, freed, identified and sent over two processes', async () => {
+test('exactly the right records are stored, whatever is suppressed, freed, identified and sent over two processes', async () => {
   const several = fc.array(fc.array(step, { minLength: 8, maxLength: 22 }), {
     minLength: historiesAtOnce,
     maxLength: historiesAtOnce,

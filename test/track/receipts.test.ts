@@ -116,7 +116,7 @@ test('a record waits until ClickHouse has it, and is stored from then on', async
   assert.deepEqual(Object.keys(found[1] as Receipt), ['idempotency_key', 'status']);
 });
 
-test('who asks for receipts has the keys indexed before Redis forgets any, so that few rows are looked at', async () => {
+test('asking for receipts makes workers index keys before Redis forgets any, so that few rows are read', async () => {
   await withRedis(sluice, async (redis) => {
     const state = shardKeys.state(0);
     const read = (field: string) => redis.hget(state, field);

@@ -68,7 +68,7 @@ for (const [app_id, user, day] of [
 await send(paths.userProperties, main, { identity: ada, properties: { plan: 'pro', city: 'Rome' } });
 await untilStored(sluice);
 
-test('a person is found by an identity in every environment that has something, with what is merged there', async () => {
+test('a person is found by an identity in every environment that holds data, with the user_ids merged there', async () => {
   const { names, places } = await of<Found>(officer, own, '', { identity: ada });
   assert.deepEqual(names, [{ identity: ada, suppression: { suppressed: false } }]);
   assert.deepEqual(places, [
@@ -113,7 +113,7 @@ test('a user id means the person into whom it was merged, wherever they are, and
   }
 });
 
-test('a user id that is somebody else in each environment takes no longer than there are environments', async () => {
+test('looking up a user id that is somebody else in each environment takes time in proportion to the environments', async () => {
   const names = Array.from({ length: 12 }, (_, at) => `e${at}`);
   const wide = await createTestAccount(sluice, 'Wide', names);
   for (const [at, app_id] of wide.appIds.entries())
@@ -155,7 +155,7 @@ test('a hostile name is found as it is, and nothing else is', async () => {
   assert.deepEqual((await of<Found>(officer, own, '', { identity: `${hostile} ` })).places, []);
 });
 
-test('nobody but those who may, and only in their account, is told anything', async () => {
+test('only people with the right get an answer, and only about their own account', async () => {
   const viewer = await signedIn(sluice, 'viewer@example.com', 'viewer', own.accountId);
   const administrator = await signedIn(sluice, 'admin@example.com', 'administrator', own.accountId);
   for (const path of ['/user', '/user/similar', '/user/requests']) {

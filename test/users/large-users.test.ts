@@ -76,7 +76,7 @@ async function readAll(identity: string): Promise<TimeLine[]> {
   return pages;
 }
 
-test('the events of a user come once each, the latest first, be they of now, of the last days or of years ago', async () => {
+test('the events of a user come once each, from the latest, whether they are new, some days or years old', async () => {
   const identity = 'ada@example.com';
   // Of the future, of a few days, many at one moment just before these days, and of long ago.
   const times = [

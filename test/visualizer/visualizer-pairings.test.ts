@@ -186,7 +186,7 @@ describe('what a device has sent', () => {
     answers: [{ status: 'stored' as const }],
   });
 
-  test('no two waiting pairings have the same code, and no more wait than may', async () => {
+  test('no two waiting pairings have the same code, and no more are waiting than the bound allows', async () => {
     const begin = (id: string, code: string, ...bounds: number[]) =>
       runScript(
         redis,
