@@ -23,7 +23,10 @@ export type Input = Packed & {
 };
 
 /** What the command line says about every file. */
-export type Told = { readonly format?: Format | undefined; readonly encoding?: 'windows-1252' | undefined };
+export type FileOptions = {
+  readonly format?: Format | undefined;
+  readonly encoding?: 'windows-1252' | undefined;
+};
 
 /**
  * Finds and hashes the files that the arguments name, in natural order of their names, `hour-9` before `hour-10`: the last value of a user
@@ -31,7 +34,7 @@ export type Told = { readonly format?: Format | undefined; readonly encoding?: '
  */
 export async function openInputs(
   words: readonly string[],
-  told: Told = {},
+  told: FileOptions = {},
   stop: AbortSignal = new AbortController().signal,
 ): Promise<Input[]> {
   let s3: S3 | undefined;
@@ -221,7 +224,7 @@ async function spoolAddress({ url, shown, headers }: Address, stop: AbortSignal)
   }
 }
 
-async function openInput(name: string, path: string, told: Told): Promise<Input> {
+async function openInput(name: string, path: string, told: FileOptions): Promise<Input> {
   try {
     const found = findSource(name, path);
     const hash = createHash('sha256');

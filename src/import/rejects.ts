@@ -19,7 +19,7 @@ export type Rejects = {
 export type RejectsBefore = {
   readonly bytes: number;
   /** Whether an import is being continued, so that the file is its own. */
-  readonly goesOn: boolean;
+  readonly isContinued: boolean;
   /** Whether all files of the state are done, so that the size of the file is final. */
   readonly isDone: boolean;
 };
@@ -28,11 +28,11 @@ export type RejectsBefore = {
  * Opens the file. If an import continues, removes the rows after `bytes`, which were refused after the state was written. Does not write to
  * a file that another import left, or that was edited since.
  */
-export function openRejects(path: string, { bytes, goesOn, isDone }: RejectsBefore): Rejects {
+export function openRejects(path: string, { bytes, isContinued, isDone }: RejectsBefore): Rejects {
   let file: number;
   try {
     const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-    if (size > 0 && !goesOn)
+    if (size > 0 && !isContinued)
       throw new ImportError(`--rejects ${path}: it holds the rows of another import; name another file`);
     if (size < bytes || (size > bytes && isDone))
       throw new ImportError(

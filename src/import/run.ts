@@ -65,7 +65,7 @@ export function createNotes(): Notes {
 }
 
 /** Notes if a file has no rows: perhaps it was read in the wrong format. */
-function noteRowless({ words }: Notes, { name, bytes }: Input, read: number): void {
+function noteFileWithoutRows({ words }: Notes, { name, bytes }: Input, read: number): void {
   if (read === 0 && bytes > 0) words.push(`${name}: no row was found in its ${bytes} bytes`);
 }
 
@@ -115,7 +115,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
   if (stop.aborted) return totalsOf(state);
   const rejects = openRejects(options.rejectsFile, {
     bytes: state.rejects_bytes,
-    goesOn: isOld,
+    isContinued: isOld,
     isDone: wasDone,
   });
   // From now on the rejects file belongs to this state, even if the import is killed.
@@ -154,7 +154,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
       }
       if (!file.done) continue;
       shares.set(input.hash, 1);
-      noteRowless(notes, input, file.read);
+      noteFileWithoutRows(notes, input, file.read);
     }
     if (options.verify && isDone(state)) verified = await verify(options, inputs, state, sender, stop);
   } catch (error) {
@@ -208,10 +208,10 @@ async function importFile({
   );
   const prepareRows = (rows: readonly Row[]) =>
     prepare(rows, mapper, (record, place) => ownKeys.note(record, input.name, place));
-  const onTheWay: OnTheWay[] = [];
+  const onTheWay: InFlight[] = [];
   let characters = 0;
   const settleOldest = async () => {
-    const oldest = onTheWay.shift() as OnTheWay;
+    const oldest = onTheWay.shift() as InFlight;
     characters -= oldest.characters;
     settle(await oldest.settled);
   };
@@ -242,7 +242,7 @@ async function importFile({
   while (onTheWay.length > 0) await settleOldest();
 }
 
-type OnTheWay = { readonly settled: Promise<Settled>; readonly characters: number };
+type InFlight = { readonly settled: Promise<Settled>; readonly characters: number };
 
 /** Records, and of each the position in its chunk of the row that it comes from. */
 type Placed = { readonly rows: number[]; jsons: string[] };
@@ -443,7 +443,7 @@ export async function runDry(
       }
     }
     assertUnchanged(input);
-    noteRowless(notes, input, counts.read - readBefore);
+    noteFileWithoutRows(notes, input, counts.read - readBefore);
     addNotes(notes, mapper);
   }
   return { ...counts, first, faults };

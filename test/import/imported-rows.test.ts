@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
-import { type Input, openInputs, type Told } from '../../src/import/inputs.js';
+import { type FileOptions, type Input, openInputs } from '../../src/import/inputs.js';
 import { splitValues } from '../../src/import/json-elements.js';
 import { createMapper, type Mapper, type Outgoing } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
@@ -25,7 +25,7 @@ before(() => {
 });
 after(() => removeTempDir(folder));
 
-async function open(name: string, content: string | Uint8Array, told: Told = {}): Promise<Input> {
+async function open(name: string, content: string | Uint8Array, told: FileOptions = {}): Promise<Input> {
   const path = join(folder, name);
   writeFileSync(path, content);
   return (await openInputs([path], told))[0] as Input;

@@ -38,7 +38,7 @@ export type Mended = {
  * Tables of one round, run, export or move, and those that a migration or its next run creates again. They can be dropped without loss: a
  * table whose definition was never written has no rows that are not elsewhere.
  */
-const makeshift = /^(local_|next_|shard_\d+_is_moved_by$)/;
+const temporary = /^(local_|next_|shard_\d+_is_moved_by$)/;
 
 /** The engine creates this function if there are several servers, so no migration does. */
 const serverNumber =
@@ -69,13 +69,13 @@ export async function mendDefinitions(path: string, database: string): Promise<M
     const damaged = readdirSync(folder)
       .filter((file) => file.endsWith('.sql') && isDamaged(join(folder, file)))
       .map((file) => file.slice(0, -'.sql'.length));
-    const lasting = damaged.filter((table) => !makeshift.test(table));
+    const lasting = damaged.filter((table) => !temporary.test(table));
     const made = lasting.length === 0 ? new Map<string, string>() : await makeDefinitions(name);
     made.set('server_number', serverNumber);
     for (const table of damaged) {
       const file = join(folder, `${table}.sql`);
       const definition = made.get(table);
-      if (makeshift.test(table)) {
+      if (temporary.test(table)) {
         rmSync(file);
         rmSync(linkOf(path, name, table), { force: true });
         mended.push({ database: name, table, how: 'dropped' });

@@ -14,7 +14,11 @@ type Signed = Answer<'showCertificate'>;
 type Certificate = Signed['certificate'];
 
 /** Who submitted a deletion, as far as the reader may know it. */
-async function askerOf({ deletion_request_id: id, account_id, submitted_by }: Certificate): Promise<string> {
+async function submitterOf({
+  deletion_request_id: id,
+  account_id,
+  submitted_by,
+}: Certificate): Promise<string> {
   const kind =
     submitted_by === undefined
       ? 'a program with an API key'
@@ -37,7 +41,7 @@ export function CertificatePage() {
       call<Answer<'listAccounts'>>('GET', '/accounts'),
     ]);
     const account = accounts.find(({ account_id }) => account_id === signed.certificate.account_id);
-    return { signed, account, asker: await askerOf(signed.certificate) };
+    return { signed, account, asker: await submitterOf(signed.certificate) };
   });
   return (
     <main class="paper">

@@ -34,7 +34,7 @@ export function Users({ account }: { readonly account: Account }) {
     await lookUp(of);
   };
   // The button disappears together with the person, so the page shows the error.
-  const orSay = (error: unknown) => {
+  const showFault = (error: unknown) => {
     if (!(error instanceof ApiError)) throw error;
     setAnswer(undefined);
     setFault(error.message);
@@ -42,7 +42,7 @@ export function Users({ account }: { readonly account: Account }) {
   const findSimilar = async (identity: string) => {
     const of: Asked = { kind: 'identity', name: identity };
     setAsked(of);
-    await find(of).catch(orSay);
+    await find(of).catch(showFault);
   };
   return (
     <>
@@ -83,7 +83,7 @@ export function Users({ account }: { readonly account: Account }) {
           name={answer.of.name}
           person={answer.person}
           findSimilar={findSimilar}
-          reload={() => lookUp(answer.of).catch(orSay)}
+          reload={() => lookUp(answer.of).catch(showFault)}
         />
       )}
       <Suppressed account={account} />

@@ -44,7 +44,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     let from = sent?.of === name ? sent.users : 0;
     while (from < all && !signal.aborted) {
       const some = list.users.slice(from, from + perRequestMax);
-      const isTaken = await untilTaken(signal, () => one(some, from / perRequestMax + 1));
+      const isTaken = await untilAccepted(signal, () => one(some, from / perRequestMax + 1));
       if (!isTaken) break;
       from += some.length;
       setSent({ of: name, users: from });
@@ -405,7 +405,7 @@ const triesMax = 20;
  * Submits again while the service is busy or has no room, so that nobody has to find out where a long list was interrupted. Settles with
  * false if the person stops it first.
  */
-async function untilTaken(signal: AbortSignal, submit: () => Promise<unknown>): Promise<boolean> {
+async function untilAccepted(signal: AbortSignal, submit: () => Promise<unknown>): Promise<boolean> {
   for (let tried = 1; !signal.aborted; tried += 1) {
     try {
       await submit();

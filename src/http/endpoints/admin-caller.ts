@@ -115,7 +115,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
         const caller = findCaller(redis, cookie, address).then((known) =>
           known === undefined
             ? sessionEnded
-            : known.principal === nobody && of !== 'own_access'
+            : known.principal === ownAccessOnly && of !== 'own_access'
               ? secondFactorRequired
               : known,
         );
@@ -146,7 +146,7 @@ export async function findCaller(
   if (signedIn === undefined) return undefined;
   const { person } = signedIn;
   const again = () => findCaller(redis, cookie, address);
-  const principal = (await needsSecondFactor(redis, person)) ? nobody : principalOf(person);
+  const principal = (await needsSecondFactor(redis, person)) ? ownAccessOnly : principalOf(person);
   return { actor: actorOf(person, address), principal, signedIn, again };
 }
 
@@ -155,7 +155,7 @@ export function actorOf({ email }: Person, address: string): Actor {
 }
 
 /** May only see and do what concerns their own access. */
-const nobody: Principal = { role: 'viewer', accountId: '' };
+const ownAccessOnly: Principal = { role: 'viewer', accountId: '' };
 
 function principalOf({ role, account_id: accountId }: Person): Principal {
   if (role === 'operator') return operator;

@@ -122,7 +122,7 @@ export function underAudit(
  * Counts an attempt to sign in or to prove a password, and waits as long as this attempt has to. Settles with undefined if there were too
  * many attempts and this one was refused.
  */
-export async function attemptIt(
+export async function countAttempt(
   options: SignInOptions,
   { exchange, known, address }: Request,
   email: string,

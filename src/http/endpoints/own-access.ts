@@ -9,9 +9,9 @@ import type { Action } from '../../registry/audit/audit.js';
 import type { Person, SecondFactor } from '../../registry/documents.js';
 import {
   type Answer,
-  attemptIt,
   begin,
   cookieOf,
+  countAttempt,
   type Fields,
   newPasswordOf,
   now,
@@ -93,7 +93,7 @@ async function withPassword(
   work: (person: Person) => Promise<Answer>,
 ): Promise<Answer | undefined> {
   requirePassword(person);
-  const attempt = await attemptIt(options, request, person.email, person);
+  const attempt = await countAttempt(options, request, person.email, person);
   if (attempt === undefined) return undefined;
   return underAudit(options, person, request, action, async () => {
     const given = textOf(fields, 'password');

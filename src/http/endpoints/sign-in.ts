@@ -15,8 +15,8 @@ import { rejection } from '../../contract/outcomes.js';
 import type { Person } from '../../registry/documents.js';
 import type { Exchange } from '../protocol/exchange.js';
 import {
-  attemptIt,
   begin,
+  countAttempt,
   newPasswordOf,
   now,
   type Open,
@@ -32,7 +32,7 @@ export const signIn: Open = async (options, request, fields) => {
   const email = textOf(fields, 'email').trim().toLowerCase();
   const password = textOf(fields, 'password');
   const person = email.includes('@') ? await findPerson(redis, email) : undefined;
-  const attempt = await attemptIt(options, request, email, person);
+  const attempt = await countAttempt(options, request, email, person);
   if (attempt === undefined) return;
   const isRight = await options.passwords.verify(turnOf(request, email), person?.password?.hash, password);
   if (person === undefined) return void refuseWrong(request.exchange);

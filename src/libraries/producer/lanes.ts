@@ -184,7 +184,7 @@ function createLane(
           if (!queue.hasParked) reporter.tell('problem', verdict.problem);
           return queue.park(records, performance.now() + verdict.ms);
         case 'later':
-          tellOfTrouble(verdict.problem);
+          reportProblem(verdict.problem);
           await pause(backoff.fail(verdict.ms));
       }
     }
@@ -229,7 +229,7 @@ function createLane(
   }
 
   /** Reports a problem once, until the service answers again. */
-  function tellOfTrouble(problem: Problem): void {
+  function reportProblem(problem: Problem): void {
     if (isInTrouble) return;
     isInTrouble = true;
     reporter.tell('problem', problem);

@@ -1,14 +1,15 @@
-// What the library reports: refused records, fields that it does not know, dropped records, and what keeps it from sending. Reports go
-// to callbacks and events. Without a listener they are warnings of the process: one per minute and kind, with the number of records.
+// What the library reports: refused records, fields that it does not know, dropped records, and what currently keeps it from sending.
+// Reports go to callbacks and events. Without a listener they become warnings of the process: one per minute and kind, with the number of
+// records.
 
 import { EventEmitter } from 'node:events';
 import { producerLimits as limits } from './limits.js';
 import { type Operation, type QueuedRecord, readRecord } from './records.js';
 
-/** A record that the service will never take, or that cannot be sent. */
+/** A record that the service will never accept, or that cannot be sent. */
 export type Refusal = {
   readonly operation: Operation;
-  /** The record as it was sent, with the names of the HTTP interface; if it cannot be sent, what can be read of the call. */
+  /** The record as it was sent, under the names of the HTTP interface; if it cannot be sent, the readable fields of the call. */
   readonly record: Readonly<Record<string, unknown>>;
   /** One of the service's codes, such as `invalid_timestamp`. */
   readonly code: string;
@@ -17,7 +18,7 @@ export type Refusal = {
   readonly field?: string;
 };
 
-/** A call had fields that its operation does not have. Its record was sent without them. */
+/** A call had fields that its operation does not have. Its record was sent without these fields. */
 export type Ignored = {
   readonly operation: Operation;
   readonly fields: readonly string[];
@@ -32,7 +33,7 @@ export type Problem = {
   /** A code of the service or of the operating system (`ECONNREFUSED`), or `http_` and a status. */
   readonly code: string;
   readonly message: string;
-  /** With `rate_limited`: the limit that has no room, such as `bulk_app`. */
+  /** For `rate_limited`: the limit that was reached, such as `bulk_app`. */
   readonly limit?: string;
 };
 
@@ -53,7 +54,7 @@ export type Reporter = {
   off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   refuse(record: QueuedRecord, code: string, message: string, field?: string): void;
   tell<Name extends ReportName>(name: Name, report: Reports[Name]): void;
-  /** Prints the reports that were not printed yet; settles when that is done, so that the process may end. */
+  /** Prints the reports that were not printed yet. Settles when that is done, so that the process may end. */
   finish(): Promise<void>;
 };
 
@@ -92,7 +93,7 @@ export function createReporter(): Reporter {
     if (isFirst) wait();
   }
 
-  /** Prints the warnings that are due; all of them if this is the last time. */
+  /** Prints the warnings that are due; on the last call, all of them. */
   function print(isLast: boolean): void {
     const now = performance.now();
     for (const [kind, warning] of warnings) {
@@ -109,7 +110,7 @@ export function createReporter(): Reporter {
     wait();
   }
 
-  /** Plans the next printing. A process that ends by itself prints what is left first. */
+  /** Schedules the next printing. If the process ends by itself, the remaining reports are printed first. */
   function wait(): void {
     clearTimeout(timer);
     timer = undefined;
@@ -132,7 +133,7 @@ export function createReporter(): Reporter {
     },
     tell,
     async finish() {
-      // Dropped records are reported in the next turn, and Node prints a warning in the turn after that.
+      // Dropped records are reported in the next turn of the event loop, and Node prints a warning in the turn after that.
       await new Promise((settle) => setImmediate(settle));
       printAll();
       await new Promise((settle) => setImmediate(settle));
@@ -153,7 +154,7 @@ function kindOf({ name, report }: NamedReport): string {
   }
 }
 
-/** The text of a warning. It has no record, since warnings end in logs, and logs hold no personal data. */
+/** The text of a warning. It contains no record, since warnings end up in logs, which must hold no personal data. */
 function wordsOf({ name, report }: NamedReport, count: number): string {
   const records = count === 1 ? '1 record' : `${count} records`;
   switch (name) {

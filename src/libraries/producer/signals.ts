@@ -1,13 +1,13 @@
-// Ends a process in good order at a signal: waiting records are sent and reports printed before the signal has its usual effect.
+// Shuts down cleanly at a signal: waiting records are sent and reports are printed before the signal has its usual effect.
 
 export type SignalOptions = {
   /** Default: SIGTERM and SIGINT. */
   readonly signals?: readonly NodeJS.Signals[];
-  /** How long that may take; default 10 s, since most platforms kill a process after that time. */
+  /** How many milliseconds that may take; default 10 s, since most platforms then kill the process. */
   readonly deadlineMs?: number;
 };
 
-/** Returns a function that undoes this. */
+/** Starts to listen for the signals. Returns a function that stops listening. */
 export function closeOnSignals(
   close: (deadlineMs?: number) => Promise<unknown>,
   { signals = ['SIGTERM', 'SIGINT'], deadlineMs }: SignalOptions = {},

@@ -1,4 +1,4 @@
-// The library for servers: calls are taken at once, gathered and sent. A table of contents.
+// The library for servers: calls are accepted at once, gathered and sent. Reads as a table of contents.
 
 import { type DeleteOptions, type Deletion, deleteUsers, type UserToDelete } from './deletion.js';
 import { createLanes } from './lanes.js';
@@ -21,30 +21,30 @@ import { closeOnSignals, type SignalOptions } from './signals.js';
 import { createSpool, type Spool } from './spool.js';
 import { createTransport } from './transport.js';
 
-/** `V`: the option `validation`, which decides what properties may hold. */
+/** `V`: the option `validation`, which decides which values properties may have. */
 export type Sluice<V extends Validation = 'strict'> = {
   /**
-   * Records an event. The promise settles when the next call may be made: at once while there is room in the queue, and with a
-   * spool when the record is in its file. Callers that send much should await it. It never rejects.
+   * Records an event. The promise settles when the next call may be made: at once while there is room in the queue; with a spool, when the
+   * record is in its file. Callers that send many events should await it. It never rejects.
    */
   track<T extends EventProperties<T, V>>(event: TrackedEvent<T>): Promise<void>;
   /** Gives an anonymous user of the client library an identity. Settles as `track` does. */
   identify(identification: Identification): Promise<void>;
   /** Sets properties of a user, for past and future events. Settles as `track` does. */
   addUserProperties<T extends PropertiesOfUser<T, V>>(user: UserProperties<T>): Promise<void>;
-  /** Sends what waits now; settles when the service has answered for all of it. */
+  /** Sends what is waiting now. Settles when the service has answered for all of it. */
   flush(): Promise<void>;
   /**
-   * Takes no more calls, sends what waits, and gives up after `deadlineMs` (10 s). Settles with whether the service has answered for
-   * every record. The others are dropped, or stay in the spool. Further calls return the same promise.
+   * Accepts no more calls, sends what is waiting, and gives up after `deadlineMs` (10 s). Settles with whether the service has answered for
+   * every record. The remaining records are dropped, or stay in the spool. Further calls return the same promise.
    */
   close(deadlineMs?: number): Promise<boolean>;
-  /** Closes at a signal (SIGTERM and SIGINT), and then lets the signal end the process. Returns how to undo that. */
+  /** On SIGTERM and SIGINT, closes and then lets the signal end the process. Returns a function that undoes this. */
   closeOnSignals(options?: SignalOptions): () => void;
-  /** Deletes any number of users and reports its progress. Nothing happens before the first use of the result. */
+  /** Deletes any number of users and reports the progress. Nothing happens before the result is first used. */
   deleteUsers(users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>, options?: DeleteOptions): Deletion;
   /**
-   * Yields what has become of records, in the order of their idempotency keys. Needs the option `writeKey`. Throws SluiceError if the
+   * Yields what has happened to records, in the order of their idempotency keys. Needs the option `writeKey`. Throws SluiceError if the
    * service refuses.
    */
   receipts(
@@ -53,13 +53,13 @@ export type Sluice<V extends Validation = 'strict'> = {
   ): AsyncGenerator<Receipt, void, undefined>;
   on<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
-  /** Records in memory that the service has not answered for. */
+  /** How many records in memory the service has not answered for. */
   readonly waitingRecords: number;
 };
 
 const taken = Promise.resolve();
 
-/** Makes a client; one serves a whole process. Throws TypeError when an option is wrong, and when the spool is in use. */
+/** Makes a client. One client serves a whole process. Throws TypeError if an option is wrong, and an error if the spool is in use. */
 export function createSluice<V extends Validation = 'strict'>(options: SluiceOptions<V>): Sluice<V> {
   const settings = readOptions(options);
   const reporter = createReporter();
@@ -90,7 +90,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
   let bytes = 0;
   let room: { readonly promise: Promise<void>; readonly open: () => void } | undefined;
   let loading: Promise<void> | undefined;
-  /** What was reported about files that cannot be read. */
+  /** The last report about unreadable files, so that the same one is not repeated. */
   let unreadable = '';
   let closed: Promise<boolean> | undefined;
   let isStopped = false;
@@ -117,12 +117,12 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
     room = undefined;
   }
 
-  /** Whether memory holds as much as it should, times a factor. */
+  /** Whether memory holds as much as it should, multiplied by a factor. */
   function isMemoryFull(factor: number): boolean {
     return records >= factor * settings.queueRecords || bytes >= factor * limits.queueBytesMax;
   }
 
-  /** Whether no more records should be taken; with a factor above 1, whether none may be, even from callers that do not wait. */
+  /** Whether no more records should be accepted; with a factor above 1, whether none may be, even from callers that do not wait. */
   function isFull(factor: number): boolean {
     if (spool === undefined) return isMemoryFull(factor);
     const beyondBytes = (factor - 1) * limits.queueBytesMax;
@@ -163,7 +163,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
     return room.promise;
   }
 
-  /** Drops a record. It is reported once for all of one turn of the event loop. */
+  /** Drops a record. All drops in one turn of the event loop are reported together. */
   function drop(reason: 'queue_full' | 'closed'): Promise<void> {
     droppedCount++;
     if (droppedUntold === undefined) {
@@ -228,7 +228,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
     return isEmpty && lost === 0;
   }
 
-  // What an earlier process left is sent without waiting for a call.
+  // Records that an earlier process left are sent without waiting for a call.
   loadMore();
   return {
     track: (event) => take(recorder.track(event)),

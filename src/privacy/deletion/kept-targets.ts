@@ -122,13 +122,13 @@ function rowOf({ deletion_request_id }: DeletionRequest, { target, place }: Plac
 /** Removes the targets of verified requests; settles when none is left. */
 export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
   for (const some of inBatches(ids, idsPerStatementMax)) {
-    const those = `request_id IN (${quoteIds(some)})`;
+    const ofRequests = `request_id IN (${quoteIds(some)})`;
     await clickhouse.command({
-      query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,
+      query: `ALTER TABLE ${targetTable} DELETE WHERE ${ofRequests}`,
       clickhouse_settings: { mutations_sync: '2' },
     });
     const left = await readRow<{ targets: number | string }>(clickhouse, {
-      query: `SELECT count() AS targets FROM ${targetTable} WHERE ${those}`,
+      query: `SELECT count() AS targets FROM ${targetTable} WHERE ${ofRequests}`,
     });
     if (Number(left.targets) !== 0) throw new Error(`rows are left in ${targetTable}`);
   }

@@ -49,7 +49,7 @@ export async function submitDeletion(
   crash('fence_taken');
   const text = JSON.stringify(list);
   const weight = weightOfList(text, targets.length);
-  const wants = eraseNow || (await erasesNow(redis, caller.accountId));
+  const wantsErasure = eraseNow || (await erasesNow(redis, caller.accountId));
   const request: DeletionRequest = {
     deletion_request_id: randomUUID(),
     account_id: caller.accountId,
@@ -100,8 +100,8 @@ export async function submitDeletion(
         more.erase === 'now' ? deletions.eraseNowEveryMs : '',
       ],
     );
-  let stored = await store(wants ? { erase: 'now' } : {});
-  if (stored === 1 && wants) deletionsErasedNow.inc();
+  let stored = await store(wantsErasure ? { erase: 'now' } : {});
+  if (stored === 1 && wantsErasure) deletionsErasedNow.inc();
   // If the account's setting asked for erasure at once, not this submission, it is not refused: its rows are erased later.
   if (howRefused.get(Number(stored)) === 'erased_lately' && !eraseNow) stored = await store({});
   crash('deletion_stored');

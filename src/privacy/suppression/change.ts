@@ -75,7 +75,7 @@ export async function freeNames(
       first += done;
     }
   }
-  for (let left = 1; left > 0; ) ({ said: left } = await change(options, accountId, 'free', []));
+  for (let left = 1; left > 0; ) ({ count: left } = await change(options, accountId, 'free', []));
 }
 
 /**
@@ -135,9 +135,9 @@ async function changeAll(
   let sum = 0;
   for (let first = 0; first < pairs.length; ) {
     const some = pairs.slice(first, first + namesPerCall);
-    const { done, said } = await change(options, accountId, action, some.flat());
+    const { done, count } = await change(options, accountId, action, some.flat());
     first += done / 2;
-    sum += said;
+    sum += count;
   }
   return sum;
 }
@@ -147,7 +147,7 @@ async function change(
   accountId: string,
   action: 'suppress' | 'join' | 'free',
   args: readonly string[],
-): Promise<{ done: number; said: number }> {
+): Promise<{ done: number; count: number }> {
   const reply = await runScript(
     redis,
     scripts.changeSuppressions,
@@ -174,8 +174,8 @@ async function change(
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();
-  const [, done, said] = reply as [string, number, number];
-  return { done, said };
+  const [, done, count] = reply as [string, number, number];
+  return { done, count };
 }
 
 type Raise = Promise<readonly string[]>;
