@@ -31,6 +31,7 @@ import { commitBatches } from './tuning.js';
 /** What the routes share. */
 export type ApiContext = Awaited<ReturnType<typeof openContext>>;
 
+/** Opens the connections and starts to follow the state. Settles even while Redis or ClickHouse is away. */
 export async function openContext(config: Config, log: Log) {
   const followed = await connectAndFollow(config, log);
   const { redis, clickhouse, environments } = followed;

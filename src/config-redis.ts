@@ -14,6 +14,7 @@ export type RedisSentinels = {
   readonly password: string;
 };
 
+/** Reads where Redis is, and how it is reached. Throws ConfigError. */
 export function readRedis(env: NodeJS.ProcessEnv, dataDir: string) {
   const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
   const redisNodes = integer(env, 'REDIS_NODES', 1, 1, 5);

@@ -6,11 +6,13 @@ import { isIP } from 'node:net';
 
 export class ConfigError extends Error {}
 
+/** The text of a variable; `fallback` if it is unset or empty. */
 export function text(env: NodeJS.ProcessEnv, name: string, fallback: string): string {
   const value = env[name];
   return value === undefined || value === '' ? fallback : value;
 }
 
+/** A whole number from `min` to `max`, both included. */
 export function integer(
   env: NodeJS.ProcessEnv,
   name: string,
@@ -62,6 +64,7 @@ export function oneOf<T extends string>(
   return found;
 }
 
+/** A name of letters, digits and underscores, at most 63 characters. */
 export function identifier(env: NodeJS.ProcessEnv, name: string, fallback: string): string {
   const value = text(env, name, fallback);
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(value)) {
@@ -70,6 +73,7 @@ export function identifier(env: NodeJS.ProcessEnv, name: string, fallback: strin
   return value;
 }
 
+/** A URL with one of these protocols, such as `https:`; undefined if the variable is unset or empty. */
 export function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string | undefined {
   const value = env[name];
   if (value === undefined || value === '') return undefined;

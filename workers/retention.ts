@@ -102,7 +102,8 @@ type Reason =
   | 'not everything that was accepted is stored'
   | 'deletion requests are pending';
 
-function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'busy' {
+/** Logs why some rows are left for another run. */
+function postpone({ log }: RetentionContext, reason: Reason, more: object = {}): 'busy' {
   log.info({ ...more, reason }, 'some expired rows have to wait for another run');
   return 'busy';
 }
@@ -119,13 +120,13 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
     const outcomes: ('done' | 'busy')[] = [];
     for (const part of await partsOf(context, retaining)) {
       if (part === 'away') {
-        outcomes.push(waits(context, 'a ClickHouse server is away, or a shard is being moved'));
+        outcomes.push(postpone(context, 'a ClickHouse server is away, or a shard is being moved'));
         continue;
       }
       const run = { ...context, primary: context.clickhouse, clickhouse: part.client, isHeld };
       const outcome = expireOn(run, part, nowMs, fences).catch(async (error: unknown): Promise<'busy'> => {
         // A round has taken over and dropped the run's tables.
-        if (!(await isHeld())) return waits(context, 'a round of deletions took over');
+        if (!(await isHeld())) return postpone(context, 'a round of deletions took over');
         throw error;
       });
       outcomes.push(await outcome);
@@ -133,7 +134,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
     return outcomes.includes('busy') ? 'busy' : 'done';
   });
   if (done !== 'locked') return done;
-  return waits(context, 'deletions, a retry of failed rows or a restore have the tables');
+  return postpone(context, 'deletions, a retry of failed rows or a restore have the tables');
 }
 
 /** On one server, until another worker takes over. */
@@ -179,7 +180,7 @@ async function expireOn(
   const { clickhouse, crash, log, isHeld } = context;
   // A user with an event that was accepted but is not stored yet has not expired.
   if (!(await untilStored(context, fences, ownShards, storedTimes)))
-    return waits(context, 'not everything that was accepted is stored');
+    return postpone(context, 'not everything that was accepted is stored');
   await endRuns(clickhouse);
   await untilNoRetryRuns(clickhouse);
   const users = await findExpiredUsers(
@@ -208,9 +209,9 @@ async function expireOn(
       );
   }
   await endRuns(clickhouse);
-  if (!(await isHeld())) return waits(context, 'a round of deletions took over');
+  if (!(await isHeld())) return postpone(context, 'a round of deletions took over');
   if (waiting.size === 0) return 'done';
-  return waits(context, 'deletion requests are pending', { accounts: [...waiting] });
+  return postpone(context, 'deletion requests are pending', { accounts: [...waiting] });
 }
 
 /**
@@ -294,11 +295,11 @@ function subtract(
   return new Map(
     [...rows]
       .map(([appId, count]) => [appId, count - (left.get(appId) ?? 0)] as const)
-      .filter(([, n]) => n > 0),
+      .filter(([, count]) => count > 0),
   );
 }
 
-function least(fences: readonly string[]): string {
+function lowestOf(fences: readonly string[]): string {
   return fences.reduce((lowest, fence) => (BigInt(fence) < BigInt(lowest) ? fence : lowest));
 }
 
@@ -312,7 +313,7 @@ async function dropWholePartitions(
   predicate: string,
   fences: readonly string[],
 ): Promise<void> {
-  const find = () => findWholePartitions(clickhouse, table, predicate, least(fences));
+  const find = () => findWholePartitions(clickhouse, table, predicate, lowestOf(fences));
   if ((await find()).length === 0) return;
   for (const [shard, fence] of fences.entries()) await refuseSegments(clickhouse, shard, fence);
   // The constraint does not stop inserts that are already running.

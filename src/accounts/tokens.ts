@@ -113,7 +113,10 @@ async function findCaller(redis: Redis, accessToken: string): Promise<Caller | u
 }
 
 /** Whether a caller's key is still valid for the account, however old the token is. Throws StateNotLoaded when Redis was emptied. */
-export async function isKeyGood(redis: Redis, { appId, accountId, keyId, mainId }: Caller): Promise<boolean> {
+export async function isKeyValid(
+  redis: Redis,
+  { appId, accountId, keyId, mainId }: Caller,
+): Promise<boolean> {
   const { environment, keys } = await readAccess(redis, appId);
   const isMain = environment?.account_id === accountId && isMainStill(environment, mainId);
   return isMain && keys.some(({ id }) => id === keyId);

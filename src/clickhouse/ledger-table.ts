@@ -63,6 +63,7 @@ export async function extendVoid(
   if (last !== undefined && last.to < to) await writeVoid(client, { ...last, to });
 }
 
+/** All minutes that cannot be balanced, the earliest first. */
 export async function readVoids(client: ClickHouseClient): Promise<Void[]> {
   const rows = await readRows<{ from: number; records: number; reason: string }>(client, {
     query: `SELECT toUInt32(intDiv(toUnixTimestamp(minute), 60)) AS from, toFloat64(records) AS records, detail AS reason

@@ -114,6 +114,7 @@ export async function endErasing(
 /** ClickHouse stops at the next block of rows. */
 const rewritingMsMax = 10_000;
 
+/** Lets the merges of these tables run again. Does nothing without the privilege, since `endErasing` could not stop them either. */
 export async function resumeMerges(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
   for (const table of tables)
     await client

@@ -11,7 +11,7 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 export class MutationFailed extends Error {}
 
 const pollMs = 50;
-/** Progress is checked no more often, since most mutations are done by then. */
+/** How often progress is checked: rarely, since most mutations are done before the first check. */
 const progressEveryMs = 10_000;
 /** How long replicas may take to read a new mutation. */
 const listedMsMax = 2_000;

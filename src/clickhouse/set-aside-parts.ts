@@ -14,7 +14,10 @@ const harmless = ['', 'ignored', 'clone', 'attaching', 'deleting', 'tmp-fetch'];
 
 const answerMsMax = 2_000;
 
-/** How many such parts a server has; undefined if it does not answer, NaN if the service lacks the right to read it. */
+/**
+ * How many parts a server has set aside for another reason; undefined if it does not answer, NaN if the service lacks the right to read
+ * that.
+ */
 export async function countSetAside(client: ClickHouseClient): Promise<number | undefined> {
   try {
     const { parts } = await readRow<{ parts: string | number }>(client, {

@@ -95,8 +95,8 @@ export async function takeTablesOver(client: ClickHouseClient, staging: string):
 const planTable = 'restore_plan';
 
 /**
- * Records the plan of a restore beside the restored tables, since Redis may be emptied before the restore has ended. Earlier plans stay,
- * since replacing one could be interrupted before the new one is there.
+ * Records the plan of a restore beside the restored tables, since Redis may be emptied before the restore has ended. Earlier plans stay: a
+ * crash while one is replaced could leave none.
  */
 export async function notePlan(client: ClickHouseClient, staging: string, plan: string): Promise<void> {
   await changeDefinition(

@@ -219,6 +219,7 @@ export function insertNameOf(segment: SegmentName): string {
   return `${namePrefix}${tableOf(segment.table)} ${segment.number}`;
 }
 
+/** The name of an insert of the segment that `refuseSegments` does not refuse. */
 export function exemptInsertNameOf(segment: SegmentName): string {
   return `${exemptPrefix}${tableOf(segment.table)} ${segment.number}`;
 }

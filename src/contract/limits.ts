@@ -192,7 +192,7 @@ function assertRoom(): void {
   );
 }
 
-/** Periods are long enough, and not too long. */
+/** Every period is long enough, and none is too long. */
 function assertTimes(): void {
   relation(waits.requestMsMax < 2_000, 'a request is answered within 2 s when Redis is silent');
   relation(commits.deadlineMs < 2_000, 'a request is answered within 2 s when Redis is away');

@@ -216,6 +216,7 @@ export function currentVersionOf(table: TableName): TableVersion {
   return earlier === 0 ? table : `${table}.${earlier + 1}`;
 }
 
+/** The table of a version, without the number of the version. */
 export function tableOf(version: TableVersion): TableName {
   return version.split('.', 1)[0] as TableName;
 }

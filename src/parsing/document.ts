@@ -41,6 +41,7 @@ export function parseDocument(body: Buffer, fields: PropertyFields = propertyFie
   return { value: read.value, longNumerals: read.longNumerals, surrogates, isLarge: false };
 }
 
+/** Whether a JSON text has an escape that may be half of a surrogate pair. */
 export function mayHoldSurrogates(text: string): boolean {
   return text.includes('\\ud') || text.includes('\\uD');
 }

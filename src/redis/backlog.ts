@@ -10,6 +10,7 @@ const minuteMs = 60_000;
 
 export type Backlog = Readonly<Awaited<ReturnType<typeof readBacklog>>>;
 
+/** Reads the backlog of a shard: segments, rows and bytes in Redis, the age of the oldest segment, and the window of claims. */
 export async function readBacklog(redis: Redis, shard: number) {
   const [state, segments, oldest, nowMs] = await Promise.all([
     redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes', 'claim_clock_us'),

@@ -231,6 +231,7 @@ export const visualizerKeys = {
   channel: (id: string) => `visualizer:${id}`,
 } as const;
 
+/** A segment as a member of the set of outstanding segments: `<table version>:<number>`. */
 export function memberOf(segment: Segment): string {
   return `${segment.table}:${segment.number}`;
 }

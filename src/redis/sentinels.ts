@@ -17,13 +17,14 @@ const confirmMsMax = 400;
 /** A sentinel that is silent for longer counts as gone. The others undo what it had begun, unless it comes back. */
 const silentMsMax = 3_000;
 
+/** The library's options for a connection to the primary that the sentinels name. */
 export function bySentinels(
   { sentinels, name, tls, username, password }: RedisSentinels,
   retryMs: (attempt: number) => number,
 ): RedisOptions {
   let leftMs = Number.NEGATIVE_INFINITY;
   /** Whether an error shows that the server may no longer be the primary. */
-  const leaves = ({ message }: Error) => {
+  const shouldReconnect = ({ message }: Error) => {
     if (message.startsWith('READONLY')) return true;
     // The server may have been cut off from its replicas, or merely lack some.
     if (!message.startsWith('NOREPLICAS') || performance.now() - leftMs < 2_000) return false;
@@ -43,7 +44,7 @@ export function bySentinels(
     sentinelReconnectStrategy: retryMs,
     sentinelCommandTimeout: answerMsMax,
     updateSentinels: false,
-    reconnectOnError: leaves,
+    reconnectOnError: shouldReconnect,
     Connector: createConnector as unknown as NonNullable<RedisOptions['Connector']>,
   };
 }
@@ -184,15 +185,15 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
   const address = resolved.get(connectorOf(redis));
   const server = address && textOf(address.host, address.port);
   const { opinions, isWhole } = await panel.ask();
-  const says = (opinion: Opinion, flags: readonly string[]) =>
+  const hasFlag = (opinion: Opinion, flags: readonly string[]) =>
     opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
   const ours = opinions.filter(({ primary }) => primary === server);
   const epoch = Math.max(...ours.map((each) => each.epoch));
   // A sentinel that was cut off from the others may still name a former primary, with an older epoch. One without an epoch counts as newer.
   const isReplaced =
     opinions.some((each) => each.primary !== server && !(each.epoch < epoch)) ||
-    ours.some((each) => says(each, ['failover_in_progress']));
-  const satisfied = ours.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
+    ours.some((each) => hasFlag(each, ['failover_in_progress']));
+  const satisfied = ours.filter((each) => !hasFlag(each, ['s_down', 'o_down', 'disconnected']));
   return isWhole && !isReplaced && satisfied.length > panel.members.length / 2;
 }
 

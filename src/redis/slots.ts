@@ -24,6 +24,7 @@ export function masterOf(redis: Cluster, key: string): Redis | undefined {
 
 const known = new Map<string, number>();
 
+/** The slot of the keys with this tag, from 0 to 16,383. */
 export function slotOf(tag: string): number {
   const found = known.get(tag) ?? crc16(Buffer.from(tag.replace(/^\{|\}$/g, ''))) % slotCount;
   known.set(tag, found);

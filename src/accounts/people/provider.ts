@@ -88,7 +88,7 @@ export function createProvider(options: ProviderOptions): Provider {
   return {
     begin: async (returnTo) => {
       // A failing fetch rejects with a TypeError, which would be taken for a bug of ours.
-      const config = await configuration().catch(failed);
+      const config = await configuration().catch(throwProviderFailed);
       const client = await import('../../packages/openid-client.js');
       const attempt = {
         state: client.randomState(),
@@ -106,7 +106,7 @@ export function createProvider(options: ProviderOptions): Provider {
       return { url: url.href, attempt };
     },
     end: async (url, { state, nonce, verifier }) => {
-      const claims = await claimsOf(url, { state, nonce, verifier }).catch(failed);
+      const claims = await claimsOf(url, { state, nonce, verifier }).catch(throwProviderFailed);
       return vouchedOf(claims, roleClaim);
     },
   };
@@ -130,7 +130,7 @@ export function createProvider(options: ProviderOptions): Provider {
   }
 }
 
-function failed(cause: unknown): never {
+function throwProviderFailed(cause: unknown): never {
   throw new ProviderFailed(cause);
 }
 

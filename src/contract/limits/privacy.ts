@@ -35,7 +35,7 @@ export const deletions = {
   referenceMs: 30 * 24 * 60 * 60 * 1000,
   /** Requests on one page of an account's list. */
   listedMax: 100,
-  /** Requests that are read at most to fill a page. */
+  /** The most requests that are read to fill a page. */
   listLookedAtMax: 2_000,
   /** Requests that are read from Redis at a time. */
   listReadMax: 200,

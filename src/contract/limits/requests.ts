@@ -66,7 +66,7 @@ export const receiving = {
   largeBytesMin: 64 * KiB,
   /** A body that exceeds its limit by at most this is received and dropped, so that its sender sees the refusal. */
   overshootBytesMax: 16 * MiB,
-  /** The same for the body of a request that needs no body. */
+  /** The same for a body that the request does not need. */
   droppedBytesMax: MiB,
 } as const;
 

@@ -3,7 +3,7 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
-import { type Caller, isKeyGood } from '../../accounts/tokens.js';
+import { type Caller, isKeyValid } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
@@ -241,7 +241,7 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
     if ('code' in wanted) return exchange.refuse(wanted);
     const { keyId, appId } = caller;
     const actor: Actor = { kind: 'api_key', name: keyId, address };
-    const watch = (stop: () => void) => options.watchAccess(() => isKeyGood(redis, caller), stop);
+    const watch = (stop: () => void) => options.watchAccess(() => isKeyValid(redis, caller), stop);
     await sendAudited(options, exchange, request, epoch, actor, { appId, ...wanted, gzip, watch });
   });
 }
