@@ -99,7 +99,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
         file: 'src/redis/forget-4.lua',
         find: "redis.call('UNLINK', segment_key)",
         replace:
-          "redis.call('UNLINK', segment_key)\nif tonumber(number) % 5 == 0 then redis.call('ZPOPMIN', segments_key) end",
+          "redis.call('UNLINK', segment_key)\nif redis.call('ZCARD', segments_key) > 0 and redis.call('HINCRBY', state_key, 'turns', 1) % 3 == 0 then redis.call('ZPOPMIN', segments_key) end",
       },
     ],
   },

@@ -1,6 +1,8 @@
 // What a mutant of the ledger goes through: a load of two environments with repeats, a suppressed user and a deletion. Prints whether the
 // books balance afterwards, as JSON.
 
+import { setTimeout as pause } from 'node:timers/promises';
+import { storing } from '../../src/contract/limits.js';
 import type { CheckedBooks } from '../../src/insights/ledger/show.js';
 import { createTestAccount, unlimited } from '../harness/accounts.js';
 import { administer, getToken, submitAccepted, untilStored } from '../harness/deletion.js';
@@ -10,7 +12,10 @@ import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 
 const requests = 130;
-const sluice = await startSluice();
+/** So that the load takes some twenty segments on a fast machine, too: most mutants break one in several. */
+const requestEveryMs = 100;
+// Segments live as long as in production. Those of other tests are due at the first tick that sees them, and so never seen open.
+const sluice = await startSluice({ env: { SEGMENT_AGE_MS_MAX: String(storing.segmentAgeMs) } });
 try {
   const account = await createTestAccount(sluice, 'Books');
   const [main = '', staging = ''] = account.appIds;
@@ -23,7 +28,9 @@ try {
       'a request is accepted',
     );
   };
+  const begun = Date.now();
   for (let request = 0; request < requests; request++) {
+    await pause(Math.max(0, begun + request * requestEveryMs - Date.now()));
     const events = Array.from({ length: 1_000 }, (_, i) => ({
       event: 'Seen',
       identity: i % 100 === 3 ? 'gone' : i % 100 === 4 ? 'shy' : `user ${i % 100}`,
