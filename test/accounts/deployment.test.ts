@@ -318,7 +318,7 @@ test('pending deletion requests come back in the order of their fences, despite 
   );
 });
 
-test('a first start that was cut off before the epoch is finished by the next one', async () => {
+test('a first start that was interrupted before the epoch is finished by the next one', async () => {
   const { deployment } = await load();
   const document = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
   await redis.flushall();
@@ -655,7 +655,7 @@ test('a single shard that was emptied is loaded again, and only its earlier segm
   await insertOf(numberOf(0));
 });
 
-test('a single shard that was set back takes nothing until it is loaded again; the others go on', async () => {
+test('a single shard that was set back accepts nothing until it is loaded again; the others continue', async () => {
   const { deployment } = await load(2);
   const compare = () => compareOnce({ redis, clickhouse, deployment: () => deployment, log });
   const states = [shardKeys.state(0), shardKeys.state(1)] as const;

@@ -117,7 +117,7 @@ test('keeps a hash of a deleted user for a month without any backup', async () =
 /** Is added to the index of keys while a backup is made. */
 const lateKey = { hash: 4711, rest: 7, segment: 1_700_000_000_000_000 };
 
-test('makes a backup, goes on with one that was cut off, and lists it', async () => {
+test('makes a backup, continues one that was interrupted, and lists it', async () => {
   // Carol is deleted, and comes back before the backup: what she sends then is above the request's fence.
   await holdDeletions(true);
   await submit('carol', { identity: 'carol' });
@@ -323,7 +323,7 @@ test('after a restore no key is free, whether its row is back, deleted or lost',
   assert.deepEqual(await seen(), before);
 });
 
-test('a filter of keys that a worker loads while a restore is cut off hides no key afterwards', async () => {
+test('a filter of keys that a worker loads while a restore is interrupted hides no key afterwards', async () => {
   // The index of keys is exchanged first.
   await killAt('table_exchanged', 'backup', 'restore', 'one', '--yes');
   await sendEvent({ identity: 'between' });
@@ -425,7 +425,7 @@ test('the restored tables refuse segments that a worker had read before', async 
   await assert.rejects(late, /Constraint `shard_limits`/);
 });
 
-test('afterwards everything goes on: deletions, and the second copies of what Redis has', async () => {
+test('after a restore everything continues: deletions, and the second copies of what Redis has', async () => {
   const evidence = await showDeletion(sluice, String(requests.dave));
   assert.deepEqual(evidence.found, [{ app_id: sluice.appId, table: 'stored_events', rows: 1 }]);
   await submit('frank', { identity: 'frank' });
@@ -513,7 +513,7 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'dave Seen']);
 });
 
-test('goes on although Redis is emptied after the first exchange, and still knows what was done since the backup', async () => {
+test('continues although Redis is emptied after the first exchange, and still knows what was done since the backup', async () => {
   await sluice.admin('backup', 'create', 'late');
   await sluice.admin('accounts', 'create', 'Since', '--environment', 'Main');
   const names = async () =>

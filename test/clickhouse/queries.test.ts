@@ -116,7 +116,7 @@ const queries = new Map(
   [...page.matchAll(/^-- ([^.:]+).*\n(SELECT[^;]*);/gm)].map(([, name = '', sql = '']) => [name, sql]),
 );
 
-test('the page has ten queries', () => {
+test('the page for analysts has ten queries', () => {
   assert.deepEqual([...queries.keys()], Object.keys(answers));
   assert.equal(page.match(/^SELECT/gm)?.length, 10);
 });

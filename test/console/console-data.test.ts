@@ -567,7 +567,7 @@ describe('the console', { skip }, () => {
     assert.equal(sent, 3);
   });
 
-  test('an open list of deletions goes on by itself after older ones were loaded', async () => {
+  test('an open list of deletions keeps up to date by itself after older ones were loaded', async () => {
     const of = await createTestAccount(sluice, 'Lists');
     const page = await newPage();
     await enter(page, sluice, 'lists@example.com', 'privacy', of.accountId);

@@ -646,7 +646,7 @@ describe('the console', { skip }, () => {
     ]);
   });
 
-  test('comes back by itself when the service was away under an open page', async () => {
+  test('an open page recovers by itself after the service was away', async () => {
     const page = await newPage();
     await enter(page, sluice, 'away@example.com', 'operator');
     await page.context().setOffline(true);

@@ -187,7 +187,7 @@ test('requests from other pages, with other host names, or without the consoleâ€
   assert.equal(JSON.stringify((await page.ask('GET', '/accounts')).body), before);
 });
 
-test('two consoles on one host sign nobody out of the other one, since their cookies have their ports', async () => {
+test('two consoles on one host sign nobody out of the other one, since the names of their cookies contain the port', async () => {
   const tunnel = await startTcpProxy({ port: Number(new URL(sluice.adminUrl).port) });
   try {
     const one = await signedIn(sluice, 'one@example.com', 'operator');
@@ -279,7 +279,7 @@ test('a body that is sent without a session is not read', async () => {
   assert.equal((await page.ask('POST', '/certificates/verify', [])).status, 401);
 });
 
-test('a sign-in takes only some kilobytes of a body', async () => {
+test('a sign-in accepts a body of only a few kilobytes', async () => {
   const sized = (bytes: number) => {
     const body = { email: 'nobody@example.com', password: 'x', more: '' };
     return { ...body, more: 'x'.repeat(bytes - JSON.stringify(body).length) };
@@ -400,7 +400,7 @@ test('the provider vouches for an address unless it says anything but true of it
   for (const none of [{}, { email: '' }, { email: 7 }]) assert.equal(of(none, none), 'no_email');
 });
 
-test('a provider without TLS is one of this machine', () => {
+test('a provider without TLS has to be on this machine', () => {
   const issuerOf = (OIDC_ISSUER: string) =>
     readConfig({ OIDC_ISSUER, OIDC_CLIENT_ID: 'a', OIDC_CLIENT_SECRET: 'b' }).provider?.issuer;
   for (const good of ['https://p.example', 'http://127.0.0.1:5', 'http://[::1]:5', 'http://localhost/a'])

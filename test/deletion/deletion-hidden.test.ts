@@ -320,7 +320,7 @@ for (const point of crashPoints.erasure) {
   });
 }
 
-test('a pass comes when a request has waited for so long, however much passes cost', async () => {
+test('a pass runs once a request has waited for a given time, however much passes cost', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'patient' }]);
   await untilStored(sluice);
   const requestId = await submitAccepted(sluice, token, [{ identity: 'patient' }]);

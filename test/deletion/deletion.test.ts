@@ -528,7 +528,7 @@ test('an overtaken round writes nothing about a request that another round has v
   }
 });
 
-test('completes hundreds of requests within a minute by at most 20 mutations per table', async () => {
+test('completes hundreds of requests within a minute with at most 20 mutations per table', async () => {
   const before = await dumpPlaces(sluice);
   const users = Array.from({ length: 300 }, (_, number) => ({ identity: `one of many ${number}` }));
   await sendEvents(sluice, main, 'go', users);

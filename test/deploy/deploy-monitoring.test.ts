@@ -218,7 +218,7 @@ describe('the dashboard', () => {
   });
 });
 
-test('the metrics are added up once for all requests that come meanwhile, and again for a later one', async () => {
+test('concurrent requests for metrics share one sum, and a later request gets a new one', async () => {
   const askersCount = 20;
   const log = createLog('test', 'silent');
   let asked = 0;

@@ -77,7 +77,7 @@ test('drains what was accepted when Redis ran out of memory', {}, async () => {
   producer.close();
 });
 
-test('goes on unnoticed when Redis forgets its scripts', async () => {
+test('continues without an error when Redis forgets its scripts', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 10; round += 1) {
       await redis.script('FLUSH');

@@ -82,7 +82,7 @@ test('API and worker replace connections that died silently, and go on', {}, asy
   await assertKept(sluice, another, { acknowledgedMin: 1 });
 });
 
-test('a stop while Redis answers nothing ends API and worker with code 0', async () => {
+test('a stop while Redis does not answer ends API and worker with code 0', async () => {
   const children = [...sluice.api, ...sluice.workers];
   server.sigstop();
   try {

@@ -117,7 +117,7 @@ function putBack(store: 'redis' | 'clickhouse'): Promise<void> {
   });
 }
 
-test('a Redis that was set back takes and decides nothing, and when it is loaded it is as an emptied one', async () => {
+test('a Redis that was set back accepts and decides nothing, and is loaded like an emptied one', async () => {
   const [account, appId] = await newAccount();
   await send(appId, [...eventsOf('before', 5), ...eventsOf('gone', 5), ...eventsOf('shy', 5)]);
   await untilStored(sluice);
@@ -309,7 +309,7 @@ test('a backup that is restored into a ClickHouse that was set back is followed 
   assert.equal(await submitReferring(), requestId);
 });
 
-test('while ClickHouse stands still changes are answered soon, none that revokes or protects is taken for safe, and no key is lost', async () => {
+test('while ClickHouse stands still changes are answered soon, no change that revokes or protects is reported as safe, and no key is lost', async () => {
   const [account, appId] = await newAccount();
   const { id } = (await sluice.admin('write-keys', 'create', appId)) as { id: string };
   const change = async (method: string, path: string, body?: object) => {

@@ -102,7 +102,7 @@ function openMany(count: number): Promise<RawConnection[]> {
   return Promise.all(Array.from({ length: count }, () => openRaw(api.baseUrl)));
 }
 
-test('is not held by slow heads and slow bodies, and closes them', async () => {
+test('is not held up by slow heads and slow bodies, and closes their connections', async () => {
   await beside(64, async () => {
     await Promise.all([
       untilDrippersClosed(`${head}X-A: `, 'a'),
@@ -112,7 +112,7 @@ test('is not held by slow heads and slow bodies, and closes them', async () => {
   });
 });
 
-test('is not held by clients that do not read what they asked for', async () => {
+test('is not held up by clients that do not read what they asked for', async () => {
   const { hostname, port } = new URL(api.baseUrl);
   const sockets: Socket[] = [];
   await beside(128, async () => {
@@ -132,7 +132,7 @@ test('is not held by clients that do not read what they asked for', async () => 
   });
 });
 
-test('keeps one answer of a client that asks again and again and reads nothing', async () => {
+test('keeps only one answer for a client that asks again and again and reads nothing', async () => {
   const { hostname, port } = new URL(api.baseUrl);
   const socket = connect({ host: hostname, port: Number(port) });
   socket.on('error', () => undefined);

@@ -629,7 +629,7 @@ describe('files', () => {
     }
   });
 
-  test('that cannot be read are named for what they are', async () => {
+  test('that cannot be read are reported with the kind of content that they have', async () => {
     const workbook = zipOf([['[Content_Types].xml', Buffer.from('<Types/>')]]);
     const contents: readonly (readonly [name: string, content: Buffer, fault: RegExp])[] = [
       [

@@ -285,7 +285,7 @@ describe('the files of an import', () => {
     }
   });
 
-  test('that grew have in all the records that they would have if they had not been interrupted', async () => {
+  test('that grew yield in total the same records as without an interruption', async () => {
     const said = (at: string, plan: string) =>
       `${JSON.stringify({ uuid: at, event: 'x', distinct_id: 'ada', timestamp: `2024-05-05 ${at}`, person_properties: { plan } })}\n`;
     const file = put('people.ndjson', said('10:00:00', 'free'));
@@ -457,7 +457,7 @@ describe('the files of an import', () => {
     assert.deepEqual(kept, ['ada', 'bob', 'eve']);
   });
 
-  test('are called changed, and not unreadable, if what is read in their place cannot be read', async () => {
+  test('are reported as changed, not as unreadable, if the content now in their place cannot be read', async () => {
     const row = `ada,${'x'.repeat(1_000)}\n`;
     const file = put('replaced.csv', `user,x\n${row.repeat(4_000)}`);
     answers = [

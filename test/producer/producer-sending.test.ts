@@ -227,7 +227,7 @@ describe('failures', () => {
     );
   });
 
-  test('what a call gave is in its report when the library itself refuses it', async () => {
+  test('a call that the library itself refuses is reported with what it was given', async () => {
     const client = create();
     const circle: { self?: object } = {};
     circle.self = circle;

@@ -329,7 +329,7 @@ test('a program that ends by itself first sends what waits', async () => {
   assert.deepEqual(await countNumbers('Finished'), { rows: 30, numbers: 30, max: 29 });
 });
 
-test('tells what has become of any number of records, by their keys, to who has a write key', async () => {
+test('tells a holder of a write key what happened to any number of records, by their keys', async () => {
   const { write_key: writeKey } = (await sluice.admin('write-keys', 'create', appId)) as {
     write_key: string;
   };

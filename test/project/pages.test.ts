@@ -73,7 +73,7 @@ test('the README has at most 150 lines', () => {
   assert.ok(readPage('README.md').split('\n').length <= 151);
 });
 
-test('every help of the console leads to a page and a heading that exist', () => {
+test('every help link of the console leads to a page and a heading that exist', () => {
   const folder = join(root, 'src/console');
   const sources = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) =>
     /\.tsx$/.test(path),

@@ -343,7 +343,7 @@ test('a run that is killed at any step, again and again, is retried, deletes the
   assert.equal(kept?.keys, '4', 'the keys of two events, a property and an identification');
 });
 
-test('waits for what is accepted and not stored, since its user may have come back', async () => {
+test('waits for records that are accepted but not stored, since their user may have come back', async () => {
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();
@@ -408,7 +408,7 @@ async function scratchTables(): Promise<readonly unknown[]> {
   );
 }
 
-test(`what users send who come back while identifications are removed is kept, and is theirs as if they came later`, async () => {
+test(`records of users who come back while identifications are removed are kept, and belong to them as if they came later`, async () => {
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();

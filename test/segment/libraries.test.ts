@@ -204,7 +204,7 @@ for (const [name, { ways, library }] of Object.entries(rows)) {
   });
 }
 
-describe('a bad message neither ends the program nor takes what is in its batch along', () => {
+describe('a bad message neither ends the program nor takes the rest of its batch with it', () => {
   const tooLong = 'x'.repeat(lengths.eventMax + 1);
   const isStored = async (event: string) => {
     await untilStored(sluice);

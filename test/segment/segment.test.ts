@@ -651,7 +651,7 @@ describe('a request', () => {
     assert.deepEqual([unread.status, unread.json.code], [400, 'invalid_json']);
   });
 
-  test('gives its context to its messages, which may say otherwise', async () => {
+  test('gives its context to its messages, unless they have their own', async () => {
     const appId = newAppId();
     const message = (event: string, context?: object) => ({ type: 'track', userId: 'ada', event, context });
     const context = { library: { name: 'analytics-go', version: '3' }, app: { name: 'shop' } };

@@ -492,7 +492,7 @@ const sendToAll = async (identity: string) => {
   await untilAllStored();
 };
 
-test('a backup is of all servers, the home first, also when it was cut off', async () => {
+test('a backup covers all servers, the primary one first, even after an interruption', async () => {
   for (const identity of ['fay', 'gus', 'ida']) await sendToAll(identity);
   // The next test tries to go on with it.
   await killedAdmin('home_backed_up', 'backup', 'create', 'cut');

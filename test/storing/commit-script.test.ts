@@ -370,7 +370,7 @@ async function ledger(): Promise<Record<string, number>> {
   return counts;
 }
 
-test('groups are decided alike all at once, where the limits have room for all, and one after another', async () => {
+test('where the limits have room for all groups, deciding them at once gives the same result as one after another', async () => {
   const record = fc.record({ key: fc.option(fc.integer({ min: 0, max: 5 }), { nil: undefined }) });
   const made = fc.record({
     records: fc.array(record, { minLength: 1, maxLength: 3 }),

@@ -58,7 +58,7 @@ function connectBeside({ url }: RedisHandle): Single {
   return redis;
 }
 
-test('what replicas do not have is not answered, loaded or copied', async () => {
+test('changes that the replicas lack are not acknowledged, loaded or copied', async () => {
   const [first, replica] = await startPrimary(['min-replicas-to-write 0']);
   const redis = await connectTo(first);
   const inserted: unknown[] = [];
@@ -98,7 +98,7 @@ test('what replicas do not have is not answered, loaded or copied', async () => 
   }
 });
 
-test('a command that was carried out does not count as refused because what confirms it was', async () => {
+test('a command that was carried out does not count as refused because its confirmation was refused', async () => {
   const [first] = await startPrimary([]);
   const redis = await connectTo(first);
   const refused = () => Promise.reject(new ReplyError('NOREPLICAS Not enough good replicas to write.'));

@@ -197,7 +197,7 @@ test('a commit of several environments and kinds counts each record for its own'
   assert.deepEqual(new Map(counted), new Map(expected as [string, number][]));
 });
 
-test('what a full minute has no room for is left out, and what another deployment counts too', async () => {
+test('leaves out records for which a full minute has no room, and records that another deployment counts', async () => {
   const keys = [shardKeys.state(0), shardKeys.ledgerMinutes(0)];
   const count = (of: string, max: number, field: string) =>
     runScript(redis, scripts.countTerms, keys, [of, max, field, 2]);

@@ -119,7 +119,7 @@ test('nothing is confirmed while the only sentinel that knows the next primary h
   await close(redis);
 });
 
-test('nothing is confirmed for three seconds where a sentinel never answered, since it may be the one that knows', async () => {
+test('nothing is confirmed for three seconds if a sentinel has never answered, since it may know the next primary', async () => {
   const [, , leader] = sentinels as [Sentinel, Sentinel, Sentinel];
   leader.view = nextView();
   leader.answers = () => new Promise(() => undefined);
@@ -141,7 +141,7 @@ test('a sentinel that stays silent counts as gone', async () => {
   await close(redis);
 });
 
-test('what the former primary confirmed is not taken for what the next one has, to which the connection leads by then', async () => {
+test('what the former primary confirmed does not count as confirmed by the next one, to which the connection then leads', async () => {
   const redis = await open();
   for (const each of sentinels) each.view = nextView();
   const [, , late] = sentinels as [Sentinel, Sentinel, Sentinel];
@@ -192,7 +192,7 @@ test('a connection that is ended while it waits for its next attempt reports tha
   await close(redis);
 });
 
-test('what began to be read at one primary is not confirmed by the next one', async () => {
+test('a read that began at one primary is not confirmed by the next one', async () => {
   const redis = await open();
   for (const each of sentinels) each.view = { ...formerView(), epoch: 2 };
   const reading = readOnReplicas(redis, 'key', async () => {

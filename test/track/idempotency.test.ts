@@ -67,7 +67,7 @@ function repeat<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
 }
 
-test('answers a repeat as the first and stores one event', async () => {
+test('answers a repeat like the first request and stores one event', async () => {
   const event = { event: 'plain', identity: 'ada', idempotency_key: 'plain' };
   for (let n = 1; n <= 4; n += 1) assertAccepted(await track(event));
   await untilStored(sluice);

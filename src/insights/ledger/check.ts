@@ -40,7 +40,7 @@ export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Si
   });
 }
 
-/** The last minute for which, and for all before it, ClickHouse has the counts of these shards. */
+/** The latest minute up to which ClickHouse has the counts of these shards. */
 export async function readWritten(redis: Redis, shards: readonly number[]): Promise<number> {
   let end = Math.floor(((await readTime(redis)) - ledgerWrites.afterMs) / 60_000);
   for (const shard of shards)
