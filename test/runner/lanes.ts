@@ -107,7 +107,7 @@ const thorough: readonly string[] = [
 const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   backup: [
     'a filter of keys that a worker loads', // key-index
-    'goes on although Redis is emptied after', // restore-beside-others
+    'continues although Redis is emptied after', // restore-beside-others
   ],
   'client-browser-page': ['the policy for a snippet'],
   'clickhouse-servers': [
