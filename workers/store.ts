@@ -25,6 +25,7 @@ import type { Redis } from '../src/redis/client.js';
 import { keysOfSegment, memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
 import { readOnReplicas } from '../src/redis/replicas.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import { createSpareBuffers } from '../src/spare-buffers.js';
 import { commitBatches } from '../src/tuning.js';
 import type { Forgotten, KeyFilter } from './key-filter.js';
 import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
@@ -48,6 +49,9 @@ export type StoreOptions = {
 export type StoreResult = 'stored' | 'found' | 'gone';
 
 const attemptsMax = 10;
+
+/** For segments of the usual sizes with their stamps. */
+const spares = createSpareBuffers(8 * 1024 * 1024, 2);
 
 /**
  * Whether a job's first try may insert without looking for the marker first, which saves a third of its statements. If another
@@ -96,7 +100,7 @@ export async function storeSegment(
     const checked = await check(options, segment, bytes, forgotten);
     await countLateRepeats(redis, shard, segment, checked.repeatsOf);
     crash('keys_looked_up');
-    const stamped = stampRows(checked.bytes);
+    const stamped = stampRows(checked.bytes, spares.take);
     const started = performance.now();
     crash('before_insert');
     assertFresh();
@@ -127,6 +131,8 @@ export async function storeSegment(
     crash('after_insert');
     if (await isStored(clickhouse, name)) {
       crash('marker_found');
+      // ClickHouse has read all of it.
+      spares.give(stamped.buffer);
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
       insertRows.inc({ table: name.table }, stamped.rows - 1);
       queryableSeconds.set(Math.max(0, Date.now() - Number(segment.number) / 1000) / 1000);

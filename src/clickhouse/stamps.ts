@@ -2,12 +2,18 @@
 // commit: a line of stamps, which begins with a comma, and the rows to which these stamps are appended. Nothing is parsed: a row begins
 // with a bracket, and a JSON string contains no line feed.
 
-/** The rows of a segment with their stamps, the marker first. Rows before the first line of stamps are already complete. */
-export function stampRows(segment: Buffer): Stamped {
+/**
+ * The rows of a segment with their stamps, the marker first. Rows before the first line of stamps are already complete. `take` makes the
+ * buffer for them.
+ */
+export function stampRows(
+  segment: Buffer,
+  take: (bytesMin: number) => Buffer = Buffer.allocUnsafeSlow,
+): Stamped {
   if (segment[segment.length - 1] !== lineFeed) throw new Error('a segment ends within a line');
   let stampsFrom = 0;
   let stampsTo = 0;
-  let stamped: Buffer = Buffer.allocUnsafeSlow(segment.length + (segment.length >> 1));
+  let stamped: Buffer = take(segment.length + (segment.length >> 1));
   let length = 0;
   let rows = 0;
   for (let from = 0; from < segment.length; ) {
@@ -25,13 +31,15 @@ export function stampRows(segment: Buffer): Stamped {
     }
     from = to;
   }
-  return { bytes: stamped.subarray(0, length), rows };
+  return { bytes: stamped.subarray(0, length), rows, buffer: stamped };
 }
 
 export type Stamped = {
   readonly bytes: Buffer;
   /** The number of rows, including the marker, but without key-only rows, which have no environment either. */
   readonly rows: number;
+  /** The buffer that holds the bytes. */
+  readonly buffer: Buffer;
 };
 
 function grown(bytes: Buffer, more: number): Buffer {

@@ -11,6 +11,7 @@ import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { onlyPrimary, type Primary } from '../redis/take-over.js';
+import { createSpareBuffers } from '../spare-buffers.js';
 import { commitBatches } from '../tuning.js';
 import { type Group, lettersByGroup, packGroups } from './pack.js';
 
@@ -73,6 +74,9 @@ export type Attempts = {
   stop(): void;
 };
 
+/** For the rows of the commits of all shards. */
+const spares = createSpareBuffers(commitBatches.bytesMax, 4);
+
 /** How often to check for a new primary while nothing is committed. */
 const watchEveryMs = 1_000;
 
@@ -133,7 +137,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
 
   const make: Attempts['make'] = async (groups, versions, deadline) => {
     sequence += 1;
-    const packed = packGroups(groups);
+    const packed = packGroups(groups, spares.take);
     const args = [
       options.epoch,
       sequence,
@@ -154,6 +158,8 @@ export function createAttempts(options: AttemptOptions): Attempts {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
         if (reply.kind === 'answer') {
+          // Redis has read all of the only copy. Of several, one may still be on its way.
+          if (!sent) for (const buffer of packed.buffers) spares.give(buffer);
           if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
           const refused = reply.text === 'o' || reply.text === 'e';
           if (!refused && reply.text !== 'x') {

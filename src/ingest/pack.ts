@@ -140,14 +140,19 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
 }
 
 export type Packed = {
+  /** What the rows were written into. */
+  readonly buffers: readonly Buffer[];
   /** The script's argument with everything that it has to decide. */
   readonly decisions: Buffer;
   /** The script's arguments about the tables that get rows. */
   readonly tables: readonly (string | number | Buffer)[];
 };
 
-/** Packs groups, numbering the rows from 0 in the order given. */
-export function packGroups(groups: readonly Group[]): Packed {
+/** Packs groups, numbering the rows from 0 in the order given. `take` makes the buffers of their rows. */
+export function packGroups(
+  groups: readonly Group[],
+  take: (bytesMin: number) => Buffer = Buffer.allocUnsafe,
+): Packed {
   let bytesMax = 0;
   let decisionBytesMax = headBytes;
   let [oneByOne, isMarked] = [0, 0];
@@ -193,7 +198,7 @@ export function packGroups(groups: readonly Group[]): Packed {
       const hasClaim = records.claimOf(first) !== undefined;
       const mark = marks?.[first];
       const end = hasClaim ? first + 1 : endOfRun(records, marks, first);
-      argumentOf[table] ??= rows.push(newRows(table, bytesMax)) - 1;
+      argumentOf[table] ??= rows.push(newRows(table, take(bytesMax))) - 1;
       const argument = argumentOf[table];
       const written = rows[argument] as (typeof rows)[number];
       const start = written.end;
@@ -239,6 +244,7 @@ export function packGroups(groups: readonly Group[]): Packed {
   packed.writeUInt32BE(at - groupsAt, groupsAt - 4);
   for (const run of merged) at = writeRun(packed, at, run);
   return {
+    buffers: rows.map(({ into }) => into),
     decisions: packed.subarray(0, at),
     tables: rows.flatMap(({ table, into, end, records, plain, claiming }) => {
       const name = tables[table] as TableName;
@@ -290,8 +296,7 @@ function canBeMerged(bits: number): boolean {
   return (bits & (128 + 32)) === 0;
 }
 
-function newRows(table: number, bytesMax: number) {
-  const into = Buffer.allocUnsafe(bytesMax);
+function newRows(table: number, into: Buffer) {
   const view = new DataView(into.buffer, into.byteOffset, into.length);
   /** The number of plain records by environment, and that of records with a claim and without a mark. */
   const [plain, claiming] = [new Map<string, number>(), new Map<string, number>()];

@@ -1,6 +1,7 @@
 // From a sealed segment to its rows in ClickHouse, exactly once: markers, tokens, crashes at every step, and failed rows.
 
 import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
 import { beforeEach, test } from 'node:test';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
 import {
@@ -113,6 +114,28 @@ test('stores a segment, proves it by its marker, and forgets it', async () => {
   assert.equal(await redis.exists(shardKeys.segment(0, segment)), 0);
   assert.equal(await store(segment), 'gone');
   assert.deepEqual(await names(), ['a', 'b']);
+});
+
+test('the buffer of rows is used again once they are stored, and never if their insert failed', async (t) => {
+  const segments = [];
+  for (let i = 0; i < 4; i++) {
+    const events = Array.from({ length: 500 }, (_, event) => `${i} ${event} ${'x'.repeat(1000)}`);
+    segments.push((await sealedSegment(...events)).segment);
+  }
+  const exec = clickhouse.exec.bind(clickhouse);
+  const sent: ArrayBufferLike[] = [];
+  t.mock.method(clickhouse, 'exec', async (params: Parameters<typeof exec>[0]) => {
+    if (!('values' in params)) return exec(params);
+    const [rows] = (await params.values.toArray()) as [Buffer];
+    sent.push(rows.buffer);
+    if (sent.length === 2) throw new Error('socket hang up');
+    return exec({ ...params, values: Readable.from([rows]) });
+  });
+  for (const segment of segments) await store(segment).catch(() => undefined);
+  assert.equal(sent.length, 4);
+  const [first, failed, next, last] = sent;
+  assert.deepEqual([failed === first, next === first, last === next], [true, false, true]);
+  assert.equal((await names()).length, 1500);
 });
 
 test('marker rows are in no view and no count', async () => {
