@@ -116,7 +116,7 @@ const table = {
   keysEvents: usual('10,100', 'LIST', 'millions of keys in the index', millions),
   producerEvents: usual('1000000', 'N', 'events that the producer sends', whole),
   deletionEvents: usual('10000000', 'N', 'stored events of the deletions, ten per user', whole),
-  streamEvents: usual('100000000', 'N', 'stored events of stream, ten per user', whole),
+  streamEvents: usual('10,30,100', 'LIST', 'millions of stored events of stream, ten per user', millions),
   streamMinutes: usual('30', 'N', 'length of each part of stream', whole),
   deletionRequests: usual('1000', 'N', 'requests of deletion-many', whole),
   deskEvents: usual('10000000', 'N', 'events of the exported user', whole),

@@ -1,5 +1,6 @@
-// What does a privacy desk cost that never stops? Events come in at a constant rate, for a number of minutes each: alone, then with a
-// deletion request for one user every ten seconds, then with requests for ten users. At the end no query may show a row of the named users.
+// What does a privacy desk cost that never stops, and how does that grow with the tables? Events come in at a constant rate, for a number
+// of minutes each, with a deletion request for one user every ten seconds; among the most stored events also without requests, and with
+// requests for ten users. At the end no query may show a row of the named users.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -15,7 +16,6 @@ import { addEnvironment, connectDeletionApi, type DeletionApi } from './api.js';
 import { Population, type User } from './population.js';
 
 export type StreamResult = {
-  readonly events: number;
   readonly ratePerSecond: number;
   readonly minutes: number;
   readonly runs: readonly StreamRun[];
@@ -25,10 +25,10 @@ export type StreamRun = Awaited<ReturnType<typeof runOne>>;
 const requestEveryMs = 10_000;
 /** A request that has waited longer is polled less often: otherwise many of them would exceed the token's limit. */
 const poll = { everyMs: 100, shareOfWait: 0.05 };
-const usersOfRequests = [0, 1, 10];
+/** Users of each request: 0 stands for no requests. */
+const usersAmongMost = [0, 1, 10];
+const usersAmongFewer = [1];
 const usualRatePerSecond = 2_000;
-/** The population grows by whole thousands of customers with ten events each. */
-const eventsStep = 10_000;
 /** A request that no poll has seen hidden after this long is stuck. */
 const hiddenSecondsMax = 600;
 
@@ -36,34 +36,43 @@ export async function runStream(context: Context): Promise<StreamResult> {
   const { deployment, options, progress } = context;
   const { rate: ratePerSecond = usualRatePerSecond, streamMinutes: minutes } = options;
   const api = await connectDeletionApi(deployment);
-  const population = new Population(deployment, api.appIds, options.streamEvents);
-  await population.fill(Math.ceil(options.streamEvents / eventsStep) * eventsStep);
-  await mergesEnded(deployment);
-  progress.say(`${population.events} events of ${population.customers} customers`);
+  const sizes = [...options.streamEvents].sort((a, b) => a - b);
+  const most = sizes.at(-1) as number;
+  const population = new Population(deployment, api.appIds, most);
   const runs: StreamRun[] = [];
-  for (const [set, usersOfRequest] of usersOfRequests.entries()) {
-    const requests = usersOfRequest === 0 ? 0 : Math.floor((minutes * 60_000) / requestEveryMs);
-    const customers = population.customersOfSet(set, requests * usersOfRequest);
-    if (customers.length < requests * usersOfRequest)
-      throw new BenchError(`${population.customers} customers are too few for ${minutes} minutes`);
-    const users = customers.map((customer) => population.nameOf(customer));
-    runs.push(await runOne(context, api, users, usersOfRequest));
-    const { hiddenMs, acknowledgedMs } = runs.at(-1) as StreamRun;
-    progress.say(
-      `${usersOfRequest} users a request: hidden after ${figure(hiddenMs?.p99)} ms, acknowledged after ${figure(acknowledgedMs.p99)} ms (p99)`,
-    );
+  for (const events of sizes) {
+    // These have their events in many parts; those of earlier customers lie in the oldest ones.
+    const firstCustomer = population.customers;
+    await population.fill(events);
+    await mergesEnded(deployment);
+    progress.say(`${events} events of ${population.customers} customers`);
+    for (const usersOfRequest of events === most ? usersAmongMost : usersAmongFewer) {
+      const requests = usersOfRequest === 0 ? 0 : Math.floor((minutes * 60_000) / requestEveryMs);
+      const customers = population
+        .customersOfSet(runs.length)
+        .filter((customer) => customer >= firstCustomer)
+        .slice(0, requests * usersOfRequest);
+      if (customers.length < requests * usersOfRequest)
+        throw new BenchError(`${population.customers} customers are too few for ${minutes} minutes`);
+      const users = customers.map((customer) => population.nameOf(customer));
+      const run = await runOne(context, api, users, { events, usersOfRequest });
+      runs.push(run);
+      progress.say(
+        `${usersOfRequest} users a request: hidden after ${figure(run.hiddenMs?.p99)} ms, acknowledged after ${figure(run.acknowledgedMs.p99)} ms (p99)`,
+      );
+    }
   }
-  return { events: population.events, ratePerSecond, minutes, runs };
+  return { ratePerSecond, minutes, runs };
 }
 
 async function runOne(
   { deployment, options }: Context,
   api: DeletionApi,
   users: readonly User[],
-  usersOfRequest: number,
+  { events, usersOfRequest }: { readonly events: number; readonly usersOfRequest: number },
 ) {
   const { rate = usualRatePerSecond, streamMinutes, threads } = options;
-  const appId = await addEnvironment(deployment.sluice, `stream ${usersOfRequest}`);
+  const appId = await addEnvironment(deployment.sluice, `stream ${events} ${usersOfRequest}`);
   const ingestion = await prepareIngestion(deployment, appId, rate, threads);
   const rewrittenBefore = await rewrittenBytes(deployment);
   const read = startMeter(deployment.cpu);
@@ -84,6 +93,8 @@ async function runOne(
   const shown = await rowsShown(deployment, users);
   if (shown > 0) throw new BenchError(`${shown} rows of hidden users are shown`);
   return {
+    /** How many were stored before. */
+    events,
     usersOfRequest,
     requests: found.length,
     hiddenMs: found.length === 0 ? undefined : spread(found),

@@ -82,14 +82,15 @@ without rows of the user and hard-links its files instead of writing them.`;
   return [{ title: 'A deletion of one user', note, tables: [table] }];
 }
 
-export function streamSection({ events, ratePerSecond, minutes, runs }: FoundOf<'stream'>): Section[] {
-  const idle = sumCpu(runs[0]?.cores ?? {});
+export function streamSection({ ratePerSecond, minutes, runs }: FoundOf<'stream'>): Section[] {
+  const alone = sumCpu(runs.find(({ usersOfRequest }) => usersOfRequest === 0)?.cores ?? {});
+  const requestsOf = (users: number) => (users === 0 ? 'no requests' : `requests of ${users}`);
   const table = tableOf(runs, [
-    ['', (run) => (run.usersOfRequest === 0 ? 'no requests' : `requests of ${run.usersOfRequest}`)],
+    ['', (run) => `${figure(run.events / 1e6)} million, ${requestsOf(run.usersOfRequest)}`],
     ['requests', (run) => run.requests],
     ['hidden after, ms, p50', (run) => run.hiddenMs?.p50, 'lower'],
     ['p99', (run) => run.hiddenMs?.p99, 'lower'],
-    ['cores for requests', (run) => sumCpu(run.cores) - idle, 'lower'],
+    ['cores for requests', (run) => sumCpu(run.cores) - alone, 'lower'],
     ['the table rewritten, times', (run) => run.rewrittenTimes, 'lower'],
     ['acknowledged, ms since due, p50', (run) => run.acknowledgedMs.p50, 'lower'],
     ['p99', (run) => run.acknowledgedMs.p99, 'lower'],
@@ -98,9 +99,9 @@ export function streamSection({ events, ratePerSecond, minutes, runs }: FoundOf<
     ["others' share", (run) => run.othersShare],
     ['runs', () => 1],
   ]);
-  const note = `${figure(events)} stored events; ${figure(ratePerSecond)} more came in a second, for ${minutes} minutes each: alone, and beside a request every
-ten seconds. "Cores for requests" is what all processes took beyond the first row. "Rewritten" is what mutations read, by what the
-table holds. At the end no query showed a row of the named users.`;
+  const note = `${figure(ratePerSecond)} events a second came in beside so many stored ones, for ${minutes} minutes each: alone, and beside a request every
+ten seconds. "Cores for requests" is what all processes took beyond the run without requests. "Rewritten" is what mutations read, by
+what the table holds. At the end no query showed a row of the named users.`;
   return [{ title: 'A stream of requests', note, tables: [table] }];
 }
 
