@@ -265,7 +265,10 @@ test('accepts events up to the high-water mark while ClickHouse is stopped, then
     };
     // From the beginning: while it stops, what waits may fill the backlog and be compressed.
     const stopped = sluice.clickhouse.stop();
-    await until(look, { what: 'the backlog is full', everyMs: 20 });
+    await Promise.all([
+      load.more(1, { outcomes: ['overloaded'] }),
+      until(look, { what: 'the backlog is full', everyMs: 20 }),
+    ]);
     await stopped;
     await load.more(100, { outcomes: ['overloaded'] });
     await look();

@@ -73,7 +73,7 @@ test(
   async () => {
     let lostBytes = 0;
     const producer = await underLoad({ appendfsync: 'always' }, async (running, load) => {
-      for (let cuts = 0; cuts < 4; cuts += 1) lostBytes += (await cutPower(running, load, 0)).lostBytes;
+      for (let cuts = 0; cuts < 3; cuts += 1) lostBytes += (await cutPower(running, load, 0)).lostBytes;
     });
     assert.ok(lostBytes > 0, 'no power cut found anything that was not synced');
     await assertKept((deployment as Deployment).sluice, producer);
@@ -110,7 +110,7 @@ test(
   needs('mount'),
   async () => {
     const producer = await underLoad({ appendfsync: 'always' }, async ({ disk, server }, load) => {
-      for (let times = 0; times < 3; times += 1) {
+      for (let times = 0; times < 2; times += 1) {
         disk.fill();
         await until(() => !server.running, 'Redis ends, as it cannot write');
         await load.more(12, { outcomes: ['overloaded', 'unknown'] });

@@ -1,4 +1,4 @@
-// The same code on three Redis masters and three ClickHouse servers: four shards, and the registry. Each master and each server
+// The same code on three Redis masters and two ClickHouse servers: four shards, and the registry. Each master and each server
 // has its own shards, and a fault of one affects the others as little as possible.
 
 import assert from 'node:assert/strict';
@@ -45,9 +45,8 @@ before(async () => {
   cluster = await startRedisCluster();
   sluice = await startSluice({
     redis: cluster.masters[0] as RedisHandle,
-    clickhouseServers: 3,
+    clickhouseServers: 2,
     apiProcesses: 2,
-    workers: 2,
     env: { REDIS_URL: cluster.url, SHARDS: String(shards), JOB_LOCK_MS: '1000' },
   });
   producers = await newProducers();

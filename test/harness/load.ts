@@ -237,7 +237,10 @@ export type LoadOptions = {
   readonly clients?: number;
   /** Returns what to send next; by default events in requests of mixed sizes. */
   readonly next?: () => Sending;
-  /** Pause of a client between two requests, so that the machine has time for the service; 5 by default. */
+  /**
+   * Pause of a client between two requests, so that the machine has time for the service; 5 by default. It is at least 50 while nobody
+   * waits for more requests: a process that starts again needs some load, not all that there can be.
+   */
   readonly pauseMs?: number;
 };
 
@@ -254,6 +257,7 @@ export type Load = {
 };
 
 const repeatsMax = 2;
+const restMsMin = 50;
 
 /**
  * Sends events until it is stopped. Every fourth request is a bulk request, and every nineteenth contains an event that
@@ -264,6 +268,7 @@ export function startLoad(producer: Producer, options: LoadOptions): Load {
   const first = producer.settled.length;
   let stopping = false;
   let requests = 0;
+  let waiting = 0;
 
   function nextRequest(): Sending {
     const events = Array.from({ length: requests % 4 === 0 ? 2 + (requests % 19) : 1 }, () =>
@@ -281,7 +286,8 @@ export function startLoad(producer: Producer, options: LoadOptions): Load {
       const target = targets[requests % targets.length] as string;
       for (let repeat = 0; repeat <= repeatsMax && !stopping; repeat += 1) {
         const { outcome } = await producer.sendTo(endpoint, target, events);
-        await pause(outcome === 'unanswered' ? 4 * pauseMs : pauseMs);
+        const restMs = waiting === 0 ? Math.max(pauseMs, restMsMin) : pauseMs;
+        await pause(outcome === 'unanswered' ? Math.max(4 * pauseMs, restMs) : restMs);
         if (!keyed || outcome === 'acknowledged' || outcome === 'refused') break;
       }
     }
@@ -292,10 +298,15 @@ export function startLoad(producer: Producer, options: LoadOptions): Load {
     more: async (count, { outcomes = ['acknowledged'], deadlineMs = 60_000 } = {}) => {
       const counted = () => producer.settled.filter(({ outcome }) => outcomes.includes(outcome)).length;
       const enough = counted() + count;
-      await until(() => counted() >= enough, {
-        deadlineMs,
-        what: `${count} more requests are ${outcomes.join(' or ')}`,
-      });
+      waiting += 1;
+      try {
+        await until(() => counted() >= enough, {
+          deadlineMs,
+          what: `${count} more requests are ${outcomes.join(' or ')}`,
+        });
+      } finally {
+        waiting -= 1;
+      }
     },
     stop: async () => {
       stopping = true;

@@ -26,7 +26,7 @@ let withoutTrack: string;
 let withoutBulk: string;
 /** With the least limits over all endpoints, and without the other ones of an environment. */
 let everywhere: string;
-const sluice = await ownSluice({ apiProcesses: 3 });
+const sluice = await ownSluice({ apiProcesses: 2 });
 const smallLimits = ['--limit', 'bulk_identity=10', '--limit', 'bulk_app=20'];
 [contract = '', full = '', withoutTrack = '', withoutBulk = '', everywhere = '', ...small] =
   await createEnvironments(sluice, [
@@ -150,7 +150,7 @@ async function wait(ms: number): Promise<void> {
 // Many run at the same time, each with its own users or environment, since some wait for a window of 30 s. Not all do, since
 // a small machine could not commit all their bursts in time.
 describe('limits', { concurrency: 8 }, () => {
-  test('accepts exactly 30 of 200 parallel requests of an identity over three processes', async () => {
+  test('accepts exactly 30 of 200 parallel requests of an identity over two processes', async () => {
     const answers = await Promise.all(repeat(200, () => track(contract, { identity: 'burst' })));
 
     assert.equal(countAccepted(answers), 30);
@@ -159,7 +159,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(await countEvents(contract, `identity = 'burst'`), 30);
   });
 
-  test('accepts exactly 30 of 200 parallel requests of a user_id over three processes', async () => {
+  test('accepts exactly 30 of 200 parallel requests of a user_id over two processes', async () => {
     const answers = await Promise.all(repeat(200, () => track(contract, { user_id: '1001' })));
     assert.equal(countAccepted(answers), 30);
     assert.equal(await countEvents(contract, 'user_id = 1001'), 30);
@@ -309,7 +309,7 @@ describe('limits', { concurrency: 8 }, () => {
     const properties = Object.fromEntries(repeat(1000, (n) => [`k${n}`, value]));
     const large = (n: number) => {
       const body = JSON.stringify({ app_id: everywhere, identity: `large-${n}`, properties });
-      return postCompressed(sluice.api[n % 3]?.baseUrl ?? '', paths.userProperties, body);
+      return postCompressed(sluice.api[n % 2]?.baseUrl ?? '', paths.userProperties, body);
     };
     const answers: Answer[] = [];
     const isRefused = ({ status }: Answer) => status === 429;
@@ -397,13 +397,13 @@ describe('limits', { concurrency: 8 }, () => {
     assert.ok(untilBoth - untilFirst >= apart, `told ${untilFirst} s and ${untilBoth} s`);
   });
 
-  test('accepts exactly 1000 parallel events of an identity over three processes', async () => {
+  test('accepts exactly 1000 parallel events of an identity over two processes', async () => {
     const answers = await Promise.all(repeat(40, () => trackAll(contract, of('parallel', 50))));
     assert.equal(countAccepted(answers), 20);
     assert.equal(await countEvents(contract, `identity = 'parallel'`), 1000);
   });
 
-  test('accepts 15,000 events per minute of an environment over three processes, of any users', async () => {
+  test('accepts 15,000 events per minute of an environment over two processes, of any users', async () => {
     const answers = await Promise.all(repeat(18, (n) => trackAll(full, ofEach(`full-${n}`, 1000))));
 
     assert.equal(countAccepted(answers), 15);

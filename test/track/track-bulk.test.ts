@@ -25,7 +25,7 @@ const answeredMsMax = 3_000;
 /** A process that is paused for a while delays one or two answers, but not all of them. */
 const triesMax = 4;
 
-const sluice = await ownSluice({ apiProcesses: 4 });
+const sluice = await ownSluice({ apiProcesses: 2 });
 const ledger = openLedger(sluice, sluice.appId);
 const development = sluice.bootstrap.environments.find((environment) => !environment.main);
 /** The ledger of another environment of the same account. */
@@ -331,7 +331,7 @@ describe('idempotency keys', () => {
     const replies = await Promise.all(
       Array.from({ length: 100 }, (_, index) =>
         // A repeat counts as a request, so that each has a user of its own.
-        single({ ...event, properties: { sender: index }, identity: `sender-${index}` }, ledger, index % 4),
+        single({ ...event, properties: { sender: index }, identity: `sender-${index}` }, ledger, index % 2),
       ),
     );
     for (const reply of replies) checkAccepted(reply);
@@ -358,7 +358,7 @@ describe('rate limits', () => {
   test('let 30 of 31 requests of one identity through, over all processes', async () => {
     const event = element('thirty-one', {}, other);
     const replies = await Promise.all(
-      Array.from({ length: 31 }, (_, index) => single({ ...event, properties: { index } }, other, index % 4)),
+      Array.from({ length: 31 }, (_, index) => single({ ...event, properties: { index } }, other, index % 2)),
     );
     const limited = replies.filter((reply) => reply.status !== 200);
     assert.equal(limited.length, 1);
