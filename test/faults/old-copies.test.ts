@@ -69,19 +69,29 @@ async function countRows(appId: string, identity: string): Promise<number> {
   return Number(row?.rows);
 }
 
+/** The account of the current test, and its environment. */
+let current: [TestAccount, string];
+
 async function newAccount(): Promise<[TestAccount, string]> {
   const account = await createTestAccount(sluice, 'Set back');
   const appId = account.appIds[0] as string;
   await sluice.admin('environments', 'set', appId, ...unlimited);
-  return [account, appId];
+  current = [account, appId];
+  return current;
 }
 
 const isReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 200;
 
 const readReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
 
+/** Readiness shows only the connection of records: other connections, and what the process has read, may follow a moment later. */
 async function untilReady(): Promise<void> {
-  await until(isReady, 'the API process is ready');
+  const [account, appId] = current;
+  const serves = async () =>
+    (await isReady()) &&
+    (await askForToken(sluice, account)).status !== 503 &&
+    (await send(appId, eventsOf('probe', 1)))[200] === 1;
+  await until(serves, 'the API process is ready and serves');
 }
 
 const readNumber = async () => Number(await redis.hget(registryKeys.witness, 'number'));
