@@ -40,13 +40,14 @@ async function deleteOnServer(
   await update(options, round, ({ mutations }) => ({
     mutations: [...mutations.filter((each) => each.table !== table || each.mark === tables.mark), mutation],
   }));
+  // The same rows for all three statements, found by their users once.
+  const removed = await removalPredicate(clickhouse, tables, table, predicate);
   // A repeat of a deleted record must never be stored. So the key is indexed first: once the row is gone, only the index
   // identifies the repeat.
-  await indexKeysOf(clickhouse, table, predicate);
-  await recordTaken(clickhouse, table, predicate, 'deleted');
+  await indexKeysOf(clickhouse, table, removed);
+  await recordTaken(clickhouse, table, removed, 'deleted');
   crash('keys_kept');
   crash('before_mutation');
-  const removed = await removalPredicate(clickhouse, tables, table, predicate);
   // If one table is masked, its requests wait for a pass, which can erase the rows of the others too.
   const reached = [...round.reached].flatMap(([name, ids]) => (ids.length > 0 ? [name] : []));
   const isErasedAtOnce = (await readStoredBytes(clickhouse, reached)) <= options.erasure.atOnceBytesMax;

@@ -72,10 +72,10 @@ export async function deleteAgain(
     const left = await countLeft(clickhouse, tables, table);
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fences);
-    // The key index is older than these deletions, so it may lack the keys of these rows.
-    await indexKeysOf(clickhouse, table, predicate);
-    await recordTaken(clickhouse, table, predicate, 'deleted');
     const removed = await removalPredicate(clickhouse, tables, table, predicate);
+    // The key index is older than these deletions, so it may lack the keys of these rows.
+    await indexKeysOf(clickhouse, table, removed);
+    await recordTaken(clickhouse, table, removed, 'deleted');
     await deleteRows(clickhouse, table, removed, tables.mark);
     if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);

@@ -12,8 +12,8 @@ import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { UserTable } from './user-tables.js';
 
 /**
- * The predicate of the mutation that removes the rows which meet a condition, all of which must be stored. It lists their positions; if
- * there are too many, or if another row has one of the positions, it is the condition itself.
+ * The predicate of the mutation that removes the rows which meet a condition, all of which must be stored, and of what is noted about
+ * them before. It lists their positions; if there are too many, or if another row has one of the positions, it is the condition itself.
  */
 export async function removalPredicate(
   client: ClickHouseClient,
