@@ -132,13 +132,19 @@ async function writeClients() {
   if (!(await run('esbuild', [join(root, clients.entry), ...options, define, `--outfile=${module}`])))
     return false;
   const print = `import('${pathToFileURL(module)}').then((it) => console.log(JSON.stringify(it.writtenSources())))`;
-  const sources = JSON.parse(execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
-  for (const [name, source] of Object.entries(sources)) {
-    const path = join(root, clients.folder, name);
-    const format = [join(root, 'node_modules/.bin/biome'), ['format', `--stdin-file-path=${path}`]];
-    writeFileSync(path, execFileSync(...format, { cwd: root, input: source }));
+  try {
+    const sources = JSON.parse(execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
+    for (const [name, source] of Object.entries(sources)) {
+      const path = join(root, clients.folder, name);
+      const format = [join(root, 'node_modules/.bin/biome'), ['format', `--stdin-file-path=${path}`]];
+      const text = execFileSync(...format, { cwd: root, input: source, encoding: 'utf8' });
+      if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text);
+    }
+    return true;
+  } catch {
+    // The programs have printed why.
+    return false;
   }
-  return true;
 }
 
 function compile(project) {
@@ -335,7 +341,9 @@ function outputOf(source) {
 
 function fingerprint(sources) {
   const hash = createHash('sha256');
-  for (const name of [...settings, ...sources]) {
+  // The format of generated sources. An image is built without it.
+  const format = ['biome.json'].filter((name) => existsSync(join(root, name)));
+  for (const name of [...settings, ...format, ...sources]) {
     const { size, mtimeMs } = statSync(join(root, name));
     hash.update(`${name} ${size} ${mtimeMs}\n`);
   }

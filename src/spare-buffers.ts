@@ -11,13 +11,13 @@ export type SpareBuffers = {
   give(buffer: Buffer): void;
 };
 
-/** Keeps at most `countMax` buffers of this size. A taker of more, or of so few that making them is cheap, gets a new one. */
+/** Keeps at most `countMax` buffers of this size. A taker of more, or of so few that making them is cheap, gets one of its own size. */
 export function createSpareBuffers(bytes: number, countMax: number): SpareBuffers {
   const spares: Buffer[] = [];
   return {
     take(bytesMin) {
       if (bytesMin > bytes || bytesMin < bytes / 16) return Buffer.allocUnsafe(bytesMin);
-      return spares.pop() ?? Buffer.allocUnsafeSlow(bytes);
+      return spares.pop() ?? Buffer.allocUnsafeSlow(bytesMin < bytes / 4 ? bytesMin : bytes);
     },
     give(buffer) {
       if (buffer.length === bytes && spares.length < countMax) spares.push(buffer);

@@ -275,10 +275,13 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   return completed;
 }
 
+/** Accounts that may be refused alone before the others are left to the next round: ClickHouse may refuse everybody. */
+const refusedCountsMax = 5;
+
 /**
  * Completes the requests whose rows are erased. Users who wait to be hidden do not wait for all of this: the next round continues with the
  * requests that are not complete yet. If ClickHouse refuses to count a group, each of its accounts is counted alone, beginning with a
- * random one.
+ * random one, until some were refused.
  */
 async function completeErased(options: RoundOptions): Promise<{ completed: number; isDone: boolean }> {
   const { redis } = options;
@@ -306,23 +309,23 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
       );
     };
     const groups = [requests];
-    let isOneRefused = false;
+    let refused = 0;
     for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
       try {
         await count(group);
       } catch (error) {
         if (!isRefusal(error)) throw error;
         logFailure(options, group.length, error);
-        isOneRefused = byAccount(group).length === 1;
-        if (isOneRefused) await writeFailure(options, idsOf(group), stateOfFault(error));
+        const isAlone = byAccount(group).length === 1;
+        if (isAlone) await writeFailure(options, idsOf(group), stateOfFault(error));
         else groups.push(...rotatedAtRandom(byAccount(await readStillPending(options, group, 'hidden'))));
+        if (isAlone) refused += 1;
       }
+      // If none was completed, the next pass must not wait for these requests.
+      if (refused === refusedCountsMax) return { completed, isDone: completed === 0 };
       const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
-      // A pause comes only after a request was completed or an account was refused alone, so that every account gets its turn. If none was
-      // completed, the next pass must not wait for these requests.
-      const mayPause = completed > 0 || isOneRefused;
-      if (mayPause && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
-        return { completed, isDone: completed === 0 };
+      if (completed > 0 && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
+        return { completed, isDone: false };
     }
   }
 }

@@ -7,7 +7,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { holdLease, newOwner } from '../redis/lease.js';
 import { runScript, type Script, scripts } from '../redis/scripts.js';
-import { stateLoads } from '../tuning.js';
+import { stateLoads, takeOvers } from '../tuning.js';
 import { untilTrue } from '../wait.js';
 import { type Deployment, deploymentKey } from './documents.js';
 
@@ -84,9 +84,8 @@ function hold(redis: Redis, nonce: string): Loading {
  * not have been used before even so, and even if the clock is behind.
  */
 export function versionAfterLoss(known: string): string {
-  const above = BigInt(known) + stateLoads.lostVersionsMax;
   const now = BigInt(Date.now()) * 1000n;
-  return String(above > now ? above : now);
+  return String((BigInt(known) > now ? BigInt(known) : now) + BigInt(takeOvers.skippedUs));
 }
 
 /** Divides items into calls of a script. */

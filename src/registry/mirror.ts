@@ -1,5 +1,6 @@
 // The registry's second copy, in ClickHouse: written within seconds of a change, read when Redis was emptied.
 
+import { inBatches } from '../batches.js';
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter, insertRows } from '../clickhouse/client.js';
 import { Fault, StateNotLoaded } from '../contract/errors.js';
@@ -66,12 +67,13 @@ export async function mirrorRegistry(
   const rows = documents.map(({ key, document }) => ({ document_key: key, document, version }));
   await insertRows(clickhouse, 'registry', rows, { ...(abort_signal && { abort_signal }) });
   crash('registry_copied');
-  await runScript(
-    redis,
-    scripts.mirrored,
-    [registryKeys.version, registryKeys.unmirrored],
-    [version, ...documents.map(({ key }) => key)],
-  );
+  for (const copied of inBatches(documents, stateLoads.documentsPerCallMax))
+    await runScript(
+      redis,
+      scripts.mirrored,
+      [registryKeys.version, registryKeys.unmirrored],
+      [version, ...Array.from(copied, ({ key }) => key)],
+    );
   return documents.length;
 }
 

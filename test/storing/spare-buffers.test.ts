@@ -9,9 +9,9 @@ const { redis, submit } = await startCommitter();
 
 test('a buffer that was given is taken again, if it has the size and there are not too many', () => {
   const spares = createSpareBuffers(1600, 1);
-  const [one, other] = [spares.take(100), spares.take(1600)];
+  const [one, other] = [spares.take(400), spares.take(1600)];
   assert.notEqual(one, other);
-  for (const bytes of [99, 1601]) {
+  for (const bytes of [99, 399, 1601]) {
     const apart = spares.take(bytes);
     assert.equal(apart.length, bytes);
     spares.give(apart);
@@ -23,7 +23,7 @@ test('a buffer that was given is taken again, if it has the size and there are n
 });
 
 test('the buffer of a commit is used again once its only copy is answered, and never if it was sent twice', async (t) => {
-  const records = Array.from({ length: 1000 }, (_, i) => eventRecord(`event ${i} ${'x'.repeat(100)}`));
+  const records = Array.from({ length: 1000 }, (_, i) => eventRecord(`event ${i} ${'x'.repeat(400)}`));
   const stored = { kind: 'committed', letters: 's'.repeat(records.length) };
   // Redis does not know the script before the first one.
   assert.deepEqual(await submit(group(records)), stored);
