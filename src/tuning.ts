@@ -62,9 +62,9 @@ export const commitBatches = {
  * seconds at most.
  */
 export const takeOvers = {
-  /** Microseconds of the clock from which segments get their numbers, and the registry and suppressions their versions. */
+  /** Microseconds of the clock from which segments get their numbers, and suppressions their versions. */
   skippedUs: 60_000_000,
-  /** Versions of the copies of deletion requests. */
+  /** Versions of the registry, which are not below the clock either, and of the copies of deletion requests. */
   versionsSkipped: 10_000,
 } as const;
 
@@ -389,7 +389,7 @@ export const stateLoads = {
   bytesPerCallMax: 4 * MiB,
   /** Targets that one query asks for. The targets of one request are never divided. */
   targetsPerQueryMax: 20_000,
-  /** No version of a copy of a deletion request is given twice as long as a lost Redis was at most this many versions ahead. */
+  /** Where versions do not follow the clock, none is given twice as long as a lost Redis was at most this many ahead of its copy. */
   lostVersionsMax: 1_000_000n,
 } as const;
 

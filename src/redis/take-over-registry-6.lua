@@ -6,8 +6,8 @@
 --       4  state of all suppressions (hash): version   5  version of the copies of deletion requests
 --       6  changes of suppressions (sorted set by version). A take-over is a change of no account, with the previous version on a fifth
 --          line
--- ARGV  1  epoch of the deployment   2  id of this server   3  versions of the copies to skip
---       4  microseconds to skip of the other versions, which follow the clock
+-- ARGV  1  epoch of the deployment   2  id of this server   3  versions of documents and copies to skip
+--       4  microseconds to skip of those of the suppressions
 -- Returns how often another server took over, and the version of the suppressions; nil when this Redis is not that deployment's.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
@@ -16,11 +16,11 @@ local version = redis.call('HGET', KEYS[4], 'version') or '0'
 if id and id ~= ARGV[2] then
   local time = redis.call('TIME')
   local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local function above(known) return string.format('%.0f', math.max(tonumber(known), now_us) + tonumber(ARGV[4])) end
-  redis.call('SET', KEYS[3], above(redis.call('GET', KEYS[3]) or '0'))
+  local of_documents = math.max(tonumber(redis.call('GET', KEYS[3]) or '0') + tonumber(ARGV[3]), now_us)
+  redis.call('SET', KEYS[3], string.format('%.0f', of_documents))
   redis.call('INCRBY', KEYS[5], ARGV[3])
   local before = version
-  version = above(version)
+  version = string.format('%.0f', math.max(tonumber(version), now_us) + tonumber(ARGV[4]))
   redis.call('HSET', KEYS[4], 'version', version)
   redis.call('ZADD', KEYS[6], version, version .. ' \n\n\n\n' .. before)
   redis.call('HINCRBY', KEYS[2], 'take_overs', 1)

@@ -23,7 +23,7 @@ for i = 3, #ARGV, 2 do
 end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
--- Where versions are ahead of the clock, they grow by a part of a second that differs from change to change.
-local version = string.format('%.0f', math.max(tonumber(ARGV[2]) + 1 + now_us % 1000000, now_us))
+-- Where versions are ahead of the clock, they grow by some milliseconds, which differ from change to change.
+local version = string.format('%.0f', math.max(tonumber(ARGV[2]) + 1 + now_us % 10000, now_us))
 redis.call('SET', version_key, version)
 return version

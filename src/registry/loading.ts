@@ -7,7 +7,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { holdLease, newOwner } from '../redis/lease.js';
 import { runScript, type Script, scripts } from '../redis/scripts.js';
-import { stateLoads, takeOvers } from '../tuning.js';
+import { stateLoads } from '../tuning.js';
 import { untilTrue } from '../wait.js';
 import { type Deployment, deploymentKey } from './documents.js';
 
@@ -80,12 +80,12 @@ function hold(redis: Redis, nonce: string): Loading {
 }
 
 /**
- * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. The version must
- * not have been used before even so, and even if the clock is behind.
+ * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. Versions follow
+ * the clock, so the lost ones are below it too, unless the known one is not.
  */
 export function versionAfterLoss(known: string): string {
   const now = BigInt(Date.now()) * 1000n;
-  return String((BigInt(known) > now ? BigInt(known) : now) + BigInt(takeOvers.skippedUs));
+  return String(BigInt(known) < now ? now : BigInt(known) + stateLoads.lostVersionsMax);
 }
 
 /** Divides items into calls of a script. */
