@@ -248,7 +248,7 @@ async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Prom
   let highest = 0;
   for (const client of serversOf(clickhouse).all)
     for (const { number } of (await readSeen(client)).values()) highest = Math.max(highest, number);
-  const number = versionAfterLoss(String(highest));
+  const number = versionAfterLoss(loading, String(highest));
   await loading.write([['HSET', registryKeys.witness, 'number', number]]);
   return number;
 }
@@ -256,7 +256,7 @@ async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Prom
 /** Loads the registry's documents. Settles with the version that it gave them. */
 async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
   // Never a version that the lost registry had: a process may still hold documents under it.
-  const version = versionAfterLoss(mirror.version);
+  const version = versionAfterLoss(loading, mirror.version);
   const entries = Object.entries(mirror.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
     await loading.write([

@@ -145,7 +145,10 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
   return records;
 }
 
-/** Whether a server has any row of a shard, if only a marker, in segments up to a number. */
+/**
+ * Whether a server has any row of a shard, including markers, in segments up to a number. If not, the shard was on another server then, or
+ * retention has dropped all of it: both ways nobody knows how many of its records are missing.
+ */
 async function hasEarlier(client: ClickHouseClient, shard: number, number: number): Promise<boolean> {
   const ofTable = (table: string) =>
     `SELECT segment FROM ${table} WHERE segment <= {number:UInt64} AND segment % ${shardNumberSpacing} = ${shard} LIMIT 1`;

@@ -3,7 +3,7 @@
 --
 -- KEYS  1  epoch   2  nonce of the loading process   3  documents (hash)
 -- ARGV  1  nonce of the caller   2  its lifetime in ms, which the caller renews   3  key of the deployment's document
--- Returns 1 when taken, 0 while another has it, -1 when Redis is loaded.
+-- Returns the time in microseconds when taken, 0 while another has it, -1 when Redis is loaded.
 
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[3], ARGV[3]) == 1 then return -1 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
@@ -14,4 +14,5 @@ end
 -- An epoch without its deployment is worthless, and would block the load.
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
-return 1
+local time = redis.call('TIME')
+return string.format('%s%06d', time[1], time[2])

@@ -24,6 +24,8 @@ export type Command = readonly (string | number)[];
 
 export type Loading = {
   readonly nonce: string;
+  /** When it began, in microseconds of Redis's clock. */
+  readonly beganUs: bigint;
   /**
    * Carries out commands, whose keys are all the registry's, in one step, and only while this process has the right. Settles with the reply
    * to the last one. Throws LoadInterrupted when the right is lost.
@@ -44,10 +46,10 @@ export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loa
   const take = () => runScript(redis, scripts.beginLoad, keys, [nonce, stateLoads.holdMs, deploymentKey]);
   const taken = await untilTrue(take, { everyMs: 100, msMax: waitMsMax });
   if (taken === 0) throw new AdministrationError('another restore is running; try again when it has ended');
-  return taken === -1 ? undefined : hold(redis, nonce);
+  return taken === -1 ? undefined : hold(redis, nonce, BigInt(taken as string));
 }
 
-function hold(redis: Redis, nonce: string): Loading {
+function hold(redis: Redis, nonce: string, beganUs: bigint): Loading {
   const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
   async function run(script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
@@ -59,6 +61,7 @@ function hold(redis: Redis, nonce: string): Loading {
 
   return {
     nonce,
+    beganUs,
     write: (commands) =>
       run(
         scripts.load,
@@ -81,11 +84,10 @@ function hold(redis: Redis, nonce: string): Loading {
 
 /**
  * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. Versions follow
- * the clock, so the lost ones are below it too, unless the known one is not.
+ * Redis's clock, so the lost ones are below it too, unless the known one is not.
  */
-export function versionAfterLoss(known: string): string {
-  const now = BigInt(Date.now()) * 1000n;
-  return String(BigInt(known) < now ? now : BigInt(known) + stateLoads.lostVersionsMax);
+export function versionAfterLoss({ beganUs }: Loading, known: string): string {
+  return String(BigInt(known) < beganUs ? beganUs : BigInt(known) + stateLoads.lostVersionsMax);
 }
 
 /** Divides items into calls of a script. */

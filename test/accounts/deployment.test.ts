@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { addEnvironment, createAccount, listAccounts, setEnvironment } from '../../src/accounts/accounts.js';
 import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
 import { readCallback } from '../../src/accounts/callbacks.js';
@@ -745,6 +746,21 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
   assert.equal(await redis.scard(registryKeys.unmirrored), 0);
   assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
+});
+
+test('a loaded registry has a higher version than the lost one, also if the clock of the loading process is slow', async (t) => {
+  await load();
+  await mirrorRegistry(redis, clickhouse);
+  // Further from the copy than the versions that a load skips.
+  const skippedMs = Number(stateLoads.lostVersionsMax) / 1_000;
+  await pause(skippedMs + 200);
+  await createAccount(redis, 'lost', ['Main Production']);
+  const lost = BigInt((await redis.get(registryKeys.version)) ?? 0);
+  await redis.flushall();
+  const slowMs = Date.now() - 3_600_000;
+  t.mock.method(Date, 'now', () => slowMs);
+  await load();
+  assert.ok(BigInt((await redis.get(registryKeys.version)) ?? 0) > lost);
 });
 
 test('waiting changes of the registry are copied in one insert, since one change may span several documents', async () => {

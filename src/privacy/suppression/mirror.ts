@@ -54,7 +54,7 @@ function rowsOf(change: string): object[] {
 
 /** Loads the suppressions into an emptied Redis; settles with their version, which is higher than any before. */
 export async function restoreSuppressions(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
-  const version = await versionAfter(clickhouse);
+  const version = await versionAfter(clickhouse, loading);
   if (version === '0') return version;
   const accounts = await readAccounts(clickhouse);
   for (const { account_id: accountId, users } of accounts) {
@@ -156,11 +156,11 @@ async function copy(
     );
 }
 
-async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
+async function versionAfter(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
   const row = await readRow<{ version: string }>(clickhouse, {
     query: `SELECT toString(max(version)) AS version FROM ${suppressedNamesTable}`,
   });
-  return row.version === '0' ? '0' : versionAfterLoss(row.version);
+  return row.version === '0' ? '0' : versionAfterLoss(loading, row.version);
 }
 
 const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is_suppressed, max(version) AS since
