@@ -7,7 +7,7 @@ import { registryKeys } from '../../src/redis/keys.js';
 import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
 import {
   assertExact,
-  dumpPlaces,
+  dumpTables,
   readFound,
   submitAccepted,
   type User,
@@ -50,12 +50,12 @@ async function assertDeletes(
 ): Promise<void> {
   await storeAll(sluice.baseUrl, main, [...stays, ...goes]);
   await untilStored(sluice);
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   const requestId = await submitAccepted(sluice, token, [target]);
   await untilComplete(sluice, token, requestId);
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice), new Set(identificationsToGo), {});
+  assertExact(before, await dumpTables(sluice), new Set(identificationsToGo), {});
   assert.deepEqual(await readFound(sluice, requestId), found);
 }
 
@@ -102,7 +102,7 @@ test('a late repeat of any type brings nothing back, even when Redis has forgott
   const requestId = await submitAccepted(sluice, token, [{ identity }]);
   await untilComplete(sluice, token, requestId);
   await untilStored(sluice);
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   await withRedis(sluice, (redis) => redis.flushall());
   await sluice.admin('restore');
   await until(async () => {
@@ -110,5 +110,5 @@ test('a late repeat of any type brings nothing back, even when Redis has forgott
     return answers.length === messages.length;
   }, 'the messages are taken again');
   await untilStored(sluice);
-  assert.deepEqual(await dumpPlaces(sluice), before);
+  assert.deepEqual(await dumpTables(sluice), before);
 });

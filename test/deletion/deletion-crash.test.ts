@@ -17,7 +17,7 @@ import {
   administer,
   assertExact,
   type Dump,
-  dumpPlaces,
+  dumpTables,
   getToken,
   type History,
   readFound,
@@ -60,10 +60,10 @@ let histories = 0;
 
 async function prepare(): Promise<Prepared> {
   histories += 1;
-  const earlier = await dumpPlaces(sluice);
+  const earlier = await dumpTables(sluice);
   const history = await writeHistory(sluice, account, stranger, `user-${histories}@example.com`);
   await untilStored(sluice);
-  return { history, earlier, before: await dumpPlaces(sluice, earlier) };
+  return { history, earlier, before: await dumpTables(sluice, earlier) };
 }
 
 /** The next round need not wait until enough requests have gathered. */
@@ -116,7 +116,7 @@ async function assertDeleted(
 ): Promise<void> {
   markers.push(history.marker);
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice, earlier), history.identificationsToGo, accepted);
+  assertExact(before, await dumpTables(sluice, earlier), history.identificationsToGo, accepted);
   const [left] = await sluice.rows<{ rows: number }>(
     `SELECT count() AS rows FROM deletion_targets WHERE request_id = '${requestId}'`,
   );
@@ -372,7 +372,7 @@ test('completes a deletion after Redis was emptied, and still finds the complete
   await untilStored(sluice);
   assertExact(
     prepared.before,
-    await dumpPlaces(sluice, prepared.earlier),
+    await dumpTables(sluice, prepared.earlier),
     prepared.history.identificationsToGo,
   );
 });
@@ -412,7 +412,7 @@ for (const { what, work } of lossesWhilePending) {
       const isStored = await readStored({ redis, epoch: deployment.epoch, shards: 1 });
       assert.equal(isStored(0, '0'), false);
     });
-    assert.deepEqual(await dumpPlaces(sluice, prepared.earlier), prepared.before, 'nothing was deleted');
+    assert.deepEqual(await dumpTables(sluice, prepared.earlier), prepared.before, 'nothing was deleted');
     await restore();
     const accepted = await prepared.history.returnToService();
     await untilComplete(sluice, token, requestId);

@@ -28,7 +28,7 @@ import {
   callWithToken,
   deleteNow,
   deletionPaths,
-  dumpPlaces,
+  dumpTables,
   getToken,
   listDeletions,
   type Reply,
@@ -253,7 +253,7 @@ async function previewTables(): Promise<object[]> {
 
 test('a dry run finds what a deletion then deletes, also what is not stored yet, and stores nothing', async () => {
   const history = await writeHistory(sluice, account, stranger, 'dry@example.com');
-  const stored = await dumpPlaces(sluice);
+  const stored = await dumpTables(sluice);
   const documents = () => withRedis(sluice, (redis) => redis.hlen(registryKeys.deletions));
   const before = await documents();
   const preview = await dryRun(history.users);
@@ -267,7 +267,7 @@ test('a dry run finds what a deletion then deletes, also what is not stored yet,
   assert.deepEqual(await keysWith(sluice, history.marker), [], 'Redis holds the identity');
   const [targets] = await sluice.rows<{ rows: number }>('SELECT count() AS rows FROM deletion_targets');
   assert.equal(Number(targets?.rows), 0);
-  const isStillThere = (await dumpPlaces(sluice)).get('stored_events')?.length;
+  const isStillThere = (await dumpTables(sluice)).get('stored_events')?.length;
   assert.ok(Number(isStillThere) >= Number(stored.get('stored_events')?.length), 'nothing was deleted');
   const requestId = await deleteNow(sluice, token, history.users);
   const told = parse(await readStatus(sluice, token, requestId));

@@ -14,7 +14,7 @@ import {
   callWithToken,
   type Dump,
   deletionPaths,
-  dumpPlaces,
+  dumpTables,
   getToken,
   type History,
   readStatus,
@@ -65,14 +65,14 @@ let histories = 0;
 
 async function prepare(): Promise<Prepared> {
   histories += 1;
-  const earlier = await dumpPlaces(sluice);
+  const earlier = await dumpTables(sluice);
   const history = await writeHistory(sluice, account, stranger, `hidden-${histories}@example.com`);
   await untilStored(sluice);
-  return { history, earlier, before: await dumpPlaces(sluice, earlier) };
+  return { history, earlier, before: await dumpTables(sluice, earlier) };
 }
 
 async function assertGone({ history, earlier, before }: Prepared, accepted = {}): Promise<void> {
-  assertExact(before, await dumpPlaces(sluice, earlier), history.identificationsToGo, accepted);
+  assertExact(before, await dumpTables(sluice, earlier), history.identificationsToGo, accepted);
 }
 
 /** How many rows the disk has that no query shows. */

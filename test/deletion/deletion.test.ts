@@ -19,7 +19,7 @@ import { type ClickHouseGate, inserts, startClickHouseGate } from '../harness/cl
 import {
   administer,
   assertExact,
-  dumpPlaces,
+  dumpTables,
   readFound,
   readStatus,
   send,
@@ -59,7 +59,7 @@ test('deletes a user in every environment of the account, and keeps everybody el
   const history = await writeHistory(sluice, account, stranger, 'ada@example.com');
   marker = history.marker;
   await untilStored(sluice);
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   assert.notDeepEqual(clickhouseFiles(), [], 'the marker can be found in a file');
   assert.notDeepEqual(redisFiles(), [], 'the marker can be found in a file');
 
@@ -69,7 +69,7 @@ test('deletes a user in every environment of the account, and keeps everybody el
   assert.deepEqual(await keysWith(sluice, marker), [], 'Redis holds the identity');
 
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice), history.identificationsToGo, accepted);
+  assertExact(before, await dumpTables(sluice), history.identificationsToGo, accepted);
 });
 
 test('keeps evidence of what was found and how it went, without any identity', async () => {
@@ -268,7 +268,7 @@ test('deletes the users whom its requests name, and nobody else', async (context
   const all = cases();
   for (const { prepare } of all) await prepare();
   await untilStored(sluice);
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   worker.sigstop();
   const submitted: string[][] = [];
   for (const { requests } of all) {
@@ -279,7 +279,7 @@ test('deletes the users whom its requests name, and nobody else', async (context
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   worker.sigcont();
   for (const id of submitted.flat()) await untilComplete(sluice, token, id);
-  const after = await dumpPlaces(sluice);
+  const after = await dumpTables(sluice);
   const gone = new Set(all.flatMap(({ identificationsToGo = [] }) => identificationsToGo));
   assertExact(before, after, gone);
   for (const [at, { name, found = [] }] of all.entries()) {
@@ -292,7 +292,7 @@ test('deletes the users whom its requests name, and nobody else', async (context
 
   await sendEvents(sluice, main, 'stay', [{ user_id: '8201' }]);
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice), gone, { stored_events: 1 });
+  assertExact(before, await dumpTables(sluice), gone, { stored_events: 1 });
   const users = await sluice.rows<{ identity: string; user_ids: unknown[] }>(
     `SELECT identity, arrayMap(id -> toString(id), user_ids) AS user_ids FROM users
       WHERE app_id = '${main}' AND (identity = 'second identity' OR has(user_ids, '8201')) ORDER BY identity`,
@@ -307,7 +307,7 @@ test('waits for records acknowledged before it, and does not reach records that 
   await sendIdentify(sluice, main, '8301', 'backlog');
   await untilStored(sluice);
   worker.sigstop();
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   // These are acknowledged but not stored when the request comes.
   await sendEvents(sluice, main, 'go', [{ identity: 'backlog' }, { user_id: '8301' }, { user_id: '8302' }]);
   await sendIdentify(sluice, main, '8302', 'backlog');
@@ -333,7 +333,7 @@ test('waits for records acknowledged before it, and does not reach records that 
   await untilStored(sluice);
   const gone = new Set([`${main} 8301 backlog`, `${main} 8302 backlog`]);
   const later = { stored_events: 5, stored_user_identities: 2 };
-  assertExact(before, await dumpPlaces(sluice), gone, later);
+  assertExact(before, await dumpTables(sluice), gone, later);
   assert.equal((await readFound(sluice, requestId))[`${main} stored_events`], 3);
 });
 
@@ -367,7 +367,7 @@ test('keeps pending requests in the order in which they came, also when the cloc
 
 test('shares one mutation among requests, each up to its own fence', async () => {
   worker.sigstop();
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   const users = ['early', 'late', 'both'].map((identity) => ({ identity: `fence ${identity}` }));
   const [early, late, both] = users as [User, User, User];
   await sendEvents(sluice, main, 'go', users as { identity: string }[]);
@@ -387,7 +387,7 @@ test('shares one mutation among requests, each up to its own fence', async () =>
   const requests = [first, second, third];
   for (const requestId of requests) await untilComplete(sluice, token, requestId);
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice), new Set(), { stored_events: 6 });
+  assertExact(before, await dumpTables(sluice), new Set(), { stored_events: 6 });
   const counts = await Promise.all(requests.map((requestId) => readFound(sluice, requestId)));
   assert.deepEqual(
     counts.map((found) => found[`${main} stored_events`]),
@@ -409,34 +409,34 @@ test('deletes a user who came back again, and stores no repeat of a deleted even
     idempotency_key: 'order 1',
     properties: { fate: 'go' },
   };
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   await send(sluice, '/api/track', event);
   const first = await submitNow([user]);
   await untilComplete(sluice, token, first);
   await send(sluice, '/api/track', event);
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice), new Set());
+  assertExact(before, await dumpTables(sluice), new Set());
   await sendEvents(sluice, main, 'go', [user]);
   const second = await submitNow([user]);
   const again = await submitNow([user]);
   for (const requestId of [second, again]) await untilComplete(sluice, token, requestId);
   assert.equal(new Set([first, second, again]).size, 3);
-  assertExact(before, await dumpPlaces(sluice), new Set());
+  assertExact(before, await dumpTables(sluice), new Set());
 });
 
 test('deletes the largest list of the longest identities', async () => {
   const longest = (number: number) => `${number}`.padStart(5, '0') + '\u{1f600}'.repeat(250);
   const targets = Array.from({ length: 10_000 }, (_, number) => ({ identity: longest(number) }));
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   await sendEvents(sluice, main, 'go', [targets[0], targets[9_999]] as { identity: string }[]);
   await sendEvents(sluice, main, 'stay', [{ identity: longest(10_000) }]);
   const requestId = await submitNow(targets);
   await untilComplete(sluice, token, requestId);
-  assertExact(before, await dumpPlaces(sluice), new Set(), { stored_events: 1 });
+  assertExact(before, await dumpTables(sluice), new Set(), { stored_events: 1 });
 });
 
 test('brings nothing back when a worker that was stopped before its insert goes on after the deletion', async () => {
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   const gate: ClickHouseGate = await startClickHouseGate(sluice.clickhouseUrl);
   worker.sigstop();
   const zombie = await sluice.addWorker({ CLICKHOUSE_URL: gate.url });
@@ -449,7 +449,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
     await untilStored(sluice);
     const requestId = await submitNow([{ identity: 'undead' }]);
     await untilComplete(sluice, token, requestId);
-    assertExact(before, await dumpPlaces(sluice), new Set());
+    assertExact(before, await dumpTables(sluice), new Set());
     const held = gate.held.length;
     zombie.sigcont();
     gate.release();
@@ -458,7 +458,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
     worker.sigstop();
     await sendEvents(sluice, main, 'stay', [{ identity: 'alive' }]);
     await untilStored(sluice);
-    assertExact(before, await dumpPlaces(sluice), new Set(), { stored_events: 1 });
+    assertExact(before, await dumpTables(sluice), new Set(), { stored_events: 1 });
   } finally {
     worker.sigcont();
     await zombie.stop();
@@ -529,7 +529,7 @@ test('an overtaken round writes nothing about a request that another round has v
 });
 
 test('completes hundreds of requests within a minute with at most 20 mutations per table', async () => {
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   const users = Array.from({ length: 300 }, (_, number) => ({ identity: `one of many ${number}` }));
   await sendEvents(sluice, main, 'go', users);
   const countOf = async () => {
@@ -552,7 +552,7 @@ test('completes hundreds of requests within a minute with at most 20 mutations p
     const made = count - (mutationsBefore.get(table) ?? 0);
     assert.ok(made <= 20 * minutes, `${table} had ${made} mutations in ${minutes} minutes`);
   }
-  assertExact(before, await dumpPlaces(sluice), new Set());
+  assertExact(before, await dumpTables(sluice), new Set());
 });
 
 test('completes a deletion of one user on an idle service within seconds', async (context) => {
@@ -587,7 +587,7 @@ test('does not let an administrator send a failed row of a target again past its
     1,
     '1.000',
   ]);
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   await storeFailedRow(sluice, main, 'go', { identity, row: `${row}\n` });
   // A round that is not quite over would refuse a retry for as long as its worker is stopped.
   await withRedis(sluice, (redis) =>
@@ -601,7 +601,7 @@ test('does not let an administrator send a failed row of a target again past its
   await untilStored(sluice);
   const rows = await sluice.rows(`SELECT segment FROM stored_events WHERE identity = '${identity}'`);
   assert.deepEqual(rows, [], 'a record from before the submission came back');
-  assertExact(before, await dumpPlaces(sluice), new Set());
+  assertExact(before, await dumpTables(sluice), new Set());
 });
 
 test('waits for a failed row that is being sent again, and deletes it where it arrives', async () => {
@@ -609,7 +609,7 @@ test('waits for a failed row that is being sent again, and deletes it where it a
   // The fence is above the row's segment, whatever else this service has stored.
   await sendEvents(sluice, main, 'stay', [{ identity: 'before it' }]);
   await untilStored(sluice);
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   await storeFailedRow(sluice, main, 'go', { identity });
   // Like the insert of a retry that has lost its lock, on a slow ClickHouse: it has read the row and stores it later.
   let isSent = false;
@@ -635,7 +635,7 @@ test('waits for a failed row that is being sent again, and deletes it where it a
   const requestId = await submitNow([{ identity }]);
   await untilComplete(sluice, token, requestId);
   await sending;
-  assertExact(before, await dumpPlaces(sluice), new Set());
+  assertExact(before, await dumpTables(sluice), new Set());
 });
 
 test('leaves nothing of a deleted user in the files of Redis and ClickHouse, and never in a log', async () => {

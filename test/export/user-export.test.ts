@@ -22,7 +22,7 @@ import { atPort } from '../harness/clickhouse.js';
 import {
   ask,
   type Dump,
-  dumpPlaces,
+  dumpTables,
   getToken,
   type NamedUser,
   send,
@@ -1068,7 +1068,7 @@ test('an export has exactly what a deletion at the same moment takes, whatever t
       const exportedEarly = await readEach(early);
 
       await untilStored(sluice);
-      const before = await dumpPlaces(sluice);
+      const before = await dumpTables(sluice);
       let exported: string[] = [];
       let deletions: string[] = [];
       await withoutRounds(sluice, async () => {
@@ -1079,7 +1079,7 @@ test('an export has exactly what a deletion at the same moment takes, whatever t
         exported = await readEach(exports);
       });
       for (const id of deletions) await untilComplete(sluice, token, id);
-      const taken = linesTaken(before, await dumpPlaces(sluice));
+      const taken = linesTaken(before, await dumpTables(sluice));
       assert.deepEqual(exported, taken);
       assert.deepEqual(exportedEarly, taken);
     }),

@@ -1,4 +1,4 @@
-// Accounts and environments for tests, tools and the bench, made as `npm run admin -- …` makes them. This is the only way.
+// Creates accounts and environments for tests, tools and the bench, by the commands of `npm run admin`.
 
 import { rateLimits } from '../../src/contract/limits.js';
 import { paths, post } from './ingestion.js';
@@ -17,7 +17,7 @@ export type TestAccount = {
 /** How many environments one command creates. More would not fit into one request. */
 const environmentsPerAccount = 1_000;
 
-/** Options of `environments set` for an environment that no limit holds up. */
+/** Options of `environments set` that lift all rate limits of an environment. */
 export const unlimited: readonly string[] = Object.keys(rateLimits).flatMap((name) => [
   '--limit',
   `${name}=none`,
@@ -65,7 +65,7 @@ export async function createEnvironment(
   return appId;
 }
 
-/** A process that knows an environment which is added now has read all settings from before. */
+/** A process that knows an environment added now has also read all earlier settings. */
 async function untilAllKnown(sluice: Administered): Promise<void> {
   const { appIds } = await createAccount(sluice, 'Added last', ['Last']);
   await untilKnown(sluice, appIds[0] ?? '');
@@ -103,8 +103,8 @@ export async function restoreState(deployment: Administered): Promise<void> {
 }
 
 /**
- * Settles when all API processes have read the registry as it is now. They do so every half a second, and at once for an environment
- * that they do not know.
+ * Settles when all API processes have read the present registry. They read it every half a second, and at once when a request names an
+ * environment that they do not know.
  */
 export async function untilRegistryIsRead({ api }: Pick<Deployment, 'api'>): Promise<void> {
   const hasRead = async (baseUrl: string) =>

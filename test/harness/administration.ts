@@ -1,5 +1,5 @@
-// Runs migrations and admin commands inside the process of a test. As separate programs they would spend most of their
-// time loading. The tests of `npm start` test the programs themselves.
+// Runs migrations and admin commands inside the process of a test, since separate programs would spend most of their time loading.
+// The tests of `npm start` test the programs themselves.
 
 import { createAdministration } from '../../src/admin/administration.js';
 import { runCommandLine } from '../../src/admin/command-line.js';

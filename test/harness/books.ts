@@ -1,4 +1,4 @@
-// Whether the books of a deployment balance now, without waiting until its minute is over. For a deployment at rest.
+// Checks whether a deployment's ledger balances now, without waiting until the minute is over. The deployment must be at rest.
 
 import { writeLedger } from '../../src/clickhouse/ledger-table.js';
 import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
@@ -9,7 +9,7 @@ import { shardKeys } from '../../src/redis/keys.js';
 import { readLoadedRegistry } from '../../src/registry/registry.js';
 import { refreshShardTable } from '../../src/registry/shard-servers.js';
 
-/** Looks at the minutes since a time, in milliseconds since 1970. */
+/** Settles with the differences in all minutes since a time in milliseconds since 1970. */
 export async function findUnbalanced(
   { clickhouseUrl, database }: { readonly clickhouseUrl: string; readonly database: string },
   redis: Redis | Cluster,
@@ -21,7 +21,7 @@ export async function findUnbalanced(
     const { shards, epoch } = deployment;
     await refreshShardTable(redis, serversOf(clickhouse));
     for (let shard = 0; shard < shards; shard++) {
-      // What is written now is replaced when the minute is over.
+      // The worker replaces these rows when the minute is over.
       for (const minute of (await redis.smembers(shardKeys.ledgerMinutes(shard))).map(Number)) {
         await writeLedger(clickhouse, await readMinute(redis, shard, minute));
       }

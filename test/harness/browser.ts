@@ -6,12 +6,12 @@ import { within } from './wait.js';
 
 type BrowserProgram = { readonly path: string; readonly package: string };
 
-/** Chromium's engine without windows. Its start and three pages take 0.5 s of CPU, those of the whole browser 1.9 s. */
+/** Chromium's engine without windows. Its start and three pages take 0.5 s of CPU; the whole browser takes 1.9 s for them. */
 const shell: BrowserProgram = {
   path: '/usr/bin/chromium-headless-shell',
   package: 'chromium-headless-shell',
 };
-/** What visitors have. Unlike the shell it keeps pages, and shows them again as they were. */
+/** The browser of visitors. Unlike the shell it has a back/forward cache. */
 export const wholeBrowser: BrowserProgram = { path: '/usr/bin/chromium', package: 'chromium' };
 
 export const browserFlags = [
@@ -38,8 +38,8 @@ export function launchBrowser(program = shell): Promise<Browser> {
 }
 
 /**
- * Collects what goes wrong in a page: uncaught errors, and errors on its console. The browser also logs each 503 there.
- * Those do not count: a busy machine may answer so, and the page then asks again.
+ * Collects what goes wrong in a page: uncaught errors, and errors and warnings on its console. The browser also logs each 503 there,
+ * but a busy API may answer 503, and the page then asks again. So these do not count.
  */
 export function faultsOf(page: Page): string[] {
   const faults: string[] = [];

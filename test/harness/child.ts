@@ -7,18 +7,18 @@ import { isAlive, killGroup, launch, type Program } from '../../deploy/local/lau
 import { until, within } from './wait.js';
 
 const outputCharsMax = 1_000_000;
-const lastWordsMsMax = 200;
+const lastOutputMsMax = 200;
 
 export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
 export type Child = {
   readonly name: string;
-  /** Of the current process; `restart` changes it. */
+  /** The id of the current process; `restart` changes it. */
   readonly pid: number;
   readonly running: boolean;
   /** How the current process ended. */
   readonly ended: Exit | undefined;
-  /** How processes of this handle ended that nobody had sent a signal to through it. */
+  /** How those processes of this handle ended that were not asked to by `kill9`, `sigterm` or `stop`. */
   readonly endedByThemselves: readonly Exit[];
   /** Settles when the current process ends. */
   readonly exited: Promise<Exit>;
@@ -74,9 +74,9 @@ export async function startChild(options: ChildOptions): Promise<Child> {
         lastExit = { code, signal };
         if (!isAskedToEnd) endedByThemselves.push(lastExit);
         if (spawned.pid !== undefined) runningPids.delete(spawned.pid);
-        // Reads its last output first, but waits only so long: children of its own may hold the pipes open.
+        // Waits for its last output, but not for long: its own children may hold the pipes open.
         const end = () => settle({ code, signal });
-        const late = setTimeout(() => setImmediate(end), lastWordsMsMax);
+        const late = setTimeout(() => setImmediate(end), lastOutputMsMax);
         spawned.once('close', () => {
           clearTimeout(late);
           end();
@@ -170,13 +170,13 @@ export async function startChild(options: ChildOptions): Promise<Child> {
   return child;
 }
 
-/** Starts a child again whenever it has ended, as a service manager does, until the answer is called. */
+/** Starts a child again whenever it has ended, as a service manager does, until the returned function is called. */
 export function keepRunning(child: Child): () => void {
   let isWatched = true;
   const watch = async () => {
     while (isWatched) {
       await child.exited;
-      // A start that fails ends the process, too.
+      // A start that fails also ends the process, so the loop tries again.
       if (isWatched) await child.restart().catch(() => undefined);
     }
   };

@@ -1,6 +1,6 @@
-// An HTTP gate between a worker and ClickHouse. It delays chosen statements as a slow network would, executes others and
-// loses their answers, refuses some with an error of ClickHouse's, acknowledges some without executing them, and cuts answers off. A held
-// statement arrives whole, even if its sender was paused or killed meanwhile.
+// An HTTP proxy between a worker and ClickHouse that understands statements. A test chooses which statements it holds or delays, whose
+// answers it loses or changes, and which it refuses, or acknowledges without executing them. A held statement arrives whole even if its
+// sender was paused or killed meanwhile.
 
 import {
   createServer,
@@ -14,7 +14,7 @@ import { atPort } from './clickhouse.js';
 
 export type Statement = {
   readonly sql: string;
-  /** Parameters of the URL, settings among them. */
+  /** Parameters of the URL, including settings. */
   readonly parameters: URLSearchParams;
   readonly body: Buffer;
 };
@@ -39,20 +39,20 @@ export type ClickHouseGate = {
   readonly faked: readonly Statement[];
   /** From now on refuses the chosen statements with an error of this code, without executing them. */
   refuse(choice: Choice, code: number): void;
-  /** How many statements were refused because of their `Refusal`. */
+  /** How many statements the gate's own `Refusal` has refused. */
   readonly alwaysRefused: number;
   /**
-   * From now on acknowledges the chosen statements without executing them. Of inserts it acknowledges all later ones under the same
-   * token too, as ClickHouse does with a token that it has logged.
+   * From now on acknowledges the chosen statements without executing them, and also all later inserts with the same token, as ClickHouse
+   * does with a token that it has logged.
    */
   pretend(choice: Choice): void;
-  /** From now on answers the chosen statements with what this makes of their answer, in correct HTTP. */
+  /** From now on executes the chosen statements, and replaces the bodies of their answers by what `change` returns. */
   change(choice: Choice, change: (answer: Answer) => Buffer): void;
   /** Answers that were changed since `change`. */
   readonly changed: readonly Statement[];
   /** From now on executes the chosen statements `ms` later. */
   delay(choice: Choice, ms: number): void;
-  /** Passes everything on: the state at the start. */
+  /** Ends all of this and passes everything on, as at the start. */
   pass(): void;
   close(): Promise<void>;
 };
@@ -61,8 +61,8 @@ export type ClickHouseGate = {
 export const inserts: Choice = ({ sql }) => sql.startsWith('INSERT INTO stored_');
 
 /**
- * Chooses the inserts of segments. Only these have a token, so only these may be acknowledged without their rows: keys that were not
- * added would be forgotten.
+ * Chooses the inserts of segments. Other inserts must not be acknowledged without their rows: they have no token, and Redis would forget
+ * keys that were never indexed.
  */
 export const segmentInserts: Choice = (statement) =>
   inserts(statement) && !statement.sql.startsWith('INSERT INTO stored_keys');
@@ -136,7 +136,7 @@ export async function startClickHouseGate(
 
   const server = createServer((incoming, reply) => {
     incoming.socket.unref();
-    // The client sees what a broken network shows: a connection that ends without an answer.
+    // As in a broken network, the client sees a connection that ends without an answer.
     handle(incoming, reply).catch(() => incoming.socket.resetAndDestroy());
   });
   await new Promise<void>((settle) => server.listen({ host: '127.0.0.1', port: 0 }, settle));

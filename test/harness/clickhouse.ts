@@ -15,11 +15,11 @@ const main = fileURLToPath(new URL('../../deploy/local/clickhouse/main.js', impo
 export type ClickHouseUser = { readonly name: string; readonly password: string };
 
 export type ClickHouseHandle = Child & {
-  /** With the service's user and password, for CLICKHOUSE_URL. */
+  /** The URL with the service's user and password, for CLICKHOUSE_URL. */
   readonly url: string;
-  /** With the user `tester`, for databases other than the service's own. */
+  /** The URL with the user `tester`, for databases other than the service's own. */
   readonly testerUrl: string;
-  /** Without a user, for requests that name their own. */
+  /** The URL without a user, for requests that name their own. */
   readonly origin: string;
   readonly port: number;
   readonly tcpPort: number;
@@ -40,10 +40,10 @@ export type ClickHouseHandle = Child & {
 export type ClickHouseOptions = {
   readonly port?: number;
   readonly tcpPort?: number;
-  /** Which of several servers with one DATA_DIR it is, from 1. */
+  /** Its number, from 1, among the servers with one DATA_DIR. */
   readonly number?: number;
   readonly dir?: string;
-  /** A user that the folder has already. */
+  /** The tester, if the folder has one already. */
   readonly tester?: ClickHouseUser;
   /** Whether `remove` removes a folder that was given. */
   readonly ownsDir?: boolean;
@@ -101,7 +101,7 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
     query: { value: (sql: string) => query(origin, tester, sql) },
     remove: {
       value: async () => {
-        // Its data is removed, so it need not stop in order.
+        // Its data is removed, so it need not stop gracefully.
         await child.kill9();
         if (ownDir || options.ownsDir === true) removeTempDir(dir);
       },

@@ -27,5 +27,5 @@ function readWatched(env: NodeJS.ProcessEnv): { config: Config; read: ReadonlySe
   return { config: readConfig(watched), read };
 }
 
-/** What an operator puts in place of an empty or placeholding ADMIN_TOKEN. */
+/** What an operator sets where a file leaves ADMIN_TOKEN empty or has a placeholder. */
 export const operatorsToken = '0f3b9c57d1e8246a90bd73e5c1f2846a7d05e9b3';

@@ -1,5 +1,5 @@
-// Deletes users in tests: calls to the deletion API; histories in which every record carries its fate, to go or to stay;
-// and what is left of them in ClickHouse, in Redis and in the files of both.
+// Deletes users in tests: calls the deletion API, writes records of which each carries whether the deletion must remove it, and compares
+// what is left in ClickHouse.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -25,7 +25,7 @@ export const deletionPaths = {
 export type Ask = {
   readonly method: string;
   readonly path: string;
-  /** Sent in this order and spelling; a name may occur twice. */
+  /** The headers, which are sent in this order and spelling; a name may occur twice. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
   readonly body?: string | Buffer;
   /** The address that the connection comes from. */
@@ -126,7 +126,7 @@ export async function getToken(sluice: { readonly baseUrl: string }, account: Te
 }
 
 export type User = { readonly identity: string } | { readonly user_id: number | string };
-/** As every list of the deletion API takes them. */
+/** A user as every list of the deletion API accepts it. */
 export type NamedUser = User | { readonly anonymous_id: string };
 
 /** Submits a deletion; settles with any answer. A `body` that is text is sent as it is. */
@@ -205,8 +205,8 @@ export async function untilComplete(
   } catch (error) {
     const shown = await showDeletion(sluice, requestId).catch((fault: unknown) => ({ fault }));
     const workers = 'workers' in sluice ? sluice.workers : [];
-    const said = workers.map((worker) => worker.output().slice(-1_500)).join('\n');
-    throw new Error(`pending: ${last} ${JSON.stringify(shown)}\n${said}`, { cause: error });
+    const output = workers.map((worker) => worker.output().slice(-1_500)).join('\n');
+    throw new Error(`pending: ${last} ${JSON.stringify(shown)}\n${output}`, { cause: error });
   }
 }
 
@@ -215,7 +215,7 @@ export function submitWith(sluice: Deployment, token: string, body: object): Pro
   return callWithToken(sluice, token, deletionPaths.submit, body);
 }
 
-/** Deletes users from a service that had no round for a while, so that the next round begins at once. */
+/** Deletes users; settles when they are gone. The next round begins at once, as after a while without rounds. */
 export async function deleteNow(sluice: Deployment, token: string, users: readonly User[]): Promise<string> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   const requestId = await submitAccepted(sluice, token, users);
@@ -224,8 +224,8 @@ export async function deleteNow(sluice: Deployment, token: string, users: readon
 }
 
 /**
- * No round of deletions begins before `work` has settled, as while a backup is restored. (A turn of rounds holds up the next one for
- * four seconds, whatever its time to live is.)
+ * Lets no round of deletions begin before `work` has settled, by the key that says that a backup is being restored. (The key
+ * `deletionRound` would not do: it holds up the next round for four seconds, whatever its time to live is.)
  */
 export async function withoutRounds(sluice: Deployment, work: () => Promise<void>): Promise<void> {
   await withRedis(sluice, async (redis) => {
@@ -234,7 +234,7 @@ export async function withoutRounds(sluice: Deployment, work: () => Promise<void
   });
 }
 
-/** A page of the account's requests. */
+/** Settles with a page of the account's requests. */
 export async function listDeletions(
   sluice: Deployment,
   token: string,
@@ -249,7 +249,7 @@ export async function listDeletions(
   return { ids: page.map(({ deletion_request_id: id }) => id), cursor };
 }
 
-/** The evidence as the administration shows it. */
+/** Settles with a request and its evidence, as the administration shows them. */
 export function showDeletion(sluice: Deployment, requestId: string): Promise<DeletionRequest> {
   return administer<DeletionRequest>(sluice, 'GET', `/deletions/${requestId}`);
 }
@@ -266,7 +266,7 @@ export async function send(sluice: Deployment, path: string, body: object): Prom
   assert.deepEqual([reply.status, text], [200, '{}'], path);
 }
 
-/** Whether the deletion is to remove a record. The record itself carries this word. */
+/** Whether the deletion must remove a record. The record itself carries this word. */
 export type Fate = 'go' | 'stay';
 
 type EventUser = { readonly identity: string } | { readonly user_id: string };
@@ -325,35 +325,35 @@ export async function storeFailedRow(
 
 let failedLines = 0;
 
-/** Every row of every table that holds users, without markers, as sorted JSON by table. */
+/** The rows of each table that holds users, without markers, as sorted JSON. */
 export type Dump = ReadonlyMap<string, readonly string[]>;
 
-/** Dumps all tables that hold users, without the rows of `except`. */
-export async function dumpPlaces(sluice: Deployment, except?: Dump): Promise<Dump> {
+/** Reads all tables that hold users, without the rows of `except`. */
+export async function dumpTables(sluice: Deployment, except?: Dump): Promise<Dump> {
   const dump = new Map<string, string[]>();
-  for (const place of userTables) {
-    const excepted = new Set(except?.get(place));
-    const rows = await sluice.rows(`SELECT * FROM ${place} WHERE app_id != ''`);
+  for (const table of userTables) {
+    const excepted = new Set(except?.get(table));
+    const rows = await sluice.rows(`SELECT * FROM ${table} WHERE app_id != ''`);
     const texts = rows.map((row) => JSON.stringify(row)).filter((text) => !excepted.has(text));
-    dump.set(place, texts.sort());
+    dump.set(table, texts.sort());
   }
   return dump;
 }
 
-/** The fate of a row. An identification carries none itself; it goes if its user is in the set. */
-export function fateOf(place: string, text: string, identificationsToGo: ReadonlySet<string>): Fate {
+/** The fate of a row. An identification carries none; it goes if it is in the set. */
+export function fateOf(table: string, text: string, identificationsToGo: ReadonlySet<string>): Fate {
   const row = JSON.parse(text) as Record<string, unknown> & { properties?: { fate?: Fate } };
-  if (place === 'stored_user_identities') {
+  if (table === 'stored_user_identities') {
     return identificationsToGo.has(`${row.app_id} ${row.user_id} ${row.identity}`) ? 'go' : 'stay';
   }
-  const fate = place === 'failed_events' ? (row.error as Fate) : row.properties?.fate;
+  const fate = table === 'failed_events' ? (row.error as Fate) : row.properties?.fate;
   assert.ok(fate === 'go' || fate === 'stay', `a row carries no fate: ${text}`);
   return fate;
 }
 
 /**
- * Asserts that every row of `before` that was to stay is still there, byte for byte, and that nothing else is, except as
- * many rows per table as `accepted` says: rows that were accepted meanwhile and were to stay.
+ * Asserts that every row of `before` that must stay is still there, byte for byte, and that nothing else is there except rows that were
+ * accepted meanwhile; `accepted` has their number by table.
  */
 export function assertExact(
   before: Dump,
@@ -361,39 +361,39 @@ export function assertExact(
   identificationsToGo: ReadonlySet<string>,
   accepted: Readonly<Record<string, number>> = {},
 ): void {
-  for (const place of userTables) {
-    const stays = (before.get(place) ?? []).filter(
-      (row) => fateOf(place, row, identificationsToGo) === 'stay',
+  for (const table of userTables) {
+    const stays = (before.get(table) ?? []).filter(
+      (row) => fateOf(table, row, identificationsToGo) === 'stay',
     );
-    const left = after.get(place) ?? [];
+    const left = after.get(table) ?? [];
     const leftSet = new Set(left);
     assert.deepEqual(
       stays.filter((row) => !leftSet.has(row)),
       [],
-      `${place} lost rows of others`,
+      `${table} lost rows of others`,
     );
     assert.deepEqual(
-      left.filter((row) => fateOf(place, row, identificationsToGo) === 'go'),
+      left.filter((row) => fateOf(table, row, identificationsToGo) === 'go'),
       [],
-      `${place} kept rows of a target`,
+      `${table} kept rows of a target`,
     );
-    assert.equal(left.length, stays.length + (accepted[place] ?? 0), `rows of ${place}`);
+    assert.equal(left.length, stays.length + (accepted[table] ?? 0), `rows of ${table}`);
   }
 }
 
-/** The rows that a request found before it deleted any, by environment and table. */
+/** Settles with how many rows a request found before it deleted any, by environment and table. */
 export async function readFound(sluice: Deployment, requestId: string): Promise<Record<string, number>> {
   const { found = [] } = await showDeletion(sluice, requestId);
   return Object.fromEntries(found.map(({ app_id, table, rows }) => [`${app_id} ${table}`, rows]));
 }
 
 export type History = {
-  /** An identity that only a target has, for a search afterwards. */
+  /** An identity of a target that occurs nowhere else, so that a test can search for it afterwards. */
   readonly marker: string;
   /** Whom to delete: the identity, the marker and an anonymous user. */
   readonly users: readonly User[];
   readonly identificationsToGo: ReadonlySet<string>;
-  /** What the evidence must contain. */
+  /** How many rows the evidence must say were found, by environment and table. */
   readonly found: Readonly<Record<string, number>>;
   /** Sends further records of the same users, after the submission was answered; settles with their number by table. */
   readonly returnToService: () => Promise<Readonly<Record<string, number>>>;

@@ -1,5 +1,4 @@
-// Compares answers of the deletion API with what the OpenAPI document says of them: every answer that a test gets is checked, so
-// the document is true of all that the tests see.
+// Compares every answer that a test gets from the deletion API with the OpenAPI document, so that no answer goes undocumented.
 
 import assert from 'node:assert/strict';
 import { Compile } from '../../src/contract/typebox.js';
@@ -44,10 +43,10 @@ const operations = Object.entries(
   })),
 );
 
-/** Lines of an export that are checked; the others of a long one are like them. */
+/** How many lines of an export are checked; the others of a long one are like them. */
 const linesMax = 100;
 
-/** Throws if an operation of the deletion API is answered otherwise than documented. Other requests are not looked at. */
+/** Throws if the deletion API answers otherwise than documented. Ignores requests to other APIs. */
 export function assertDocumented(method: string, path: string, reply: Reply): void {
   const found = operations.find((each) => each.method === method && each.path.test(path));
   if (found === undefined) return;
@@ -63,7 +62,7 @@ export function assertDocumented(method: string, path: string, reply: Reply): vo
   for (const text of documents) assertHolds(schema, JSON.parse(text), what);
 }
 
-/** Throws if a call to an account is other than documented. */
+/** Throws if the body of a callback to an account differs from the document. */
 export function assertDocumentedCall(body: string): void {
   const { post } = document.webhooks.deletionComplete as { post: { requestBody: Answer } };
   assertHolds(post.requestBody.content?.['application/json']?.schema as object, JSON.parse(body), 'a call');
@@ -89,8 +88,8 @@ function assertHolds(schema: object, value: unknown, what: string): void {
 }
 
 /**
- * The schema with the ones that it refers to, and with a ban on fields that it does not name: clients ignore what they do not
- * know, but the service documents what it sends.
+ * The schema with its references resolved, and with fields banned that it does not name: clients ignore what they do not know, but the
+ * service must document all that it sends.
  */
 function resolved(schema: unknown): object {
   if (Array.isArray(schema)) return schema.map((each) => (isObject(each) ? resolved(each) : each));

@@ -1,5 +1,5 @@
-// The environment of the processes that tests start. From the surrounding one it keeps only what any program needs, so
-// that no setting of the caller's shell changes what is tested.
+// The environment of the processes that tests start. It inherits only the variables that any program needs, so that no setting of the
+// caller's shell changes what is tested.
 
 import type { TableKind } from '../../src/config.js';
 
@@ -11,7 +11,7 @@ const kept = ['PATH', 'HOME', 'TMPDIR', 'TZ', 'LANG', 'NODE_OPTIONS', 'NODE_V8_C
  */
 export const tablesUnderTest: TableKind = process.env.TEST_TABLES === 'rehearsed' ? 'rehearsed' : 'plain';
 
-/** `TEST_ERASE=masked npm test -- deletion` runs tests as where tables are large: rows are masked, and then erased. */
+/** `TEST_ERASE=masked npm test -- deletion` deletes as from large tables: rows are masked first and erased later. */
 export const maskingEnvironment = { ERASE_AT_ONCE_BYTES_MAX: '0', ERASE_CPU_SHARE: '1' };
 const erasure = process.env.TEST_ERASE === 'masked' ? maskingEnvironment : {};
 

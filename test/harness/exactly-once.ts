@@ -1,12 +1,11 @@
-// Checks what producers were told against what ClickHouse holds. Pure; one pass over the history and one over
-// the rows.
+// Compares the answers that producers got with the rows that ClickHouse holds. It does no I/O.
 //
 //   acknowledged                exactly one row, with the fields that were sent
 //   refused, overloaded         no row
 //   unknown, no answer          no row or one
 //   equal idempotency keys      one row: the first event, or one of the events under way at once
 //   never sent                  no row
-//   deleted                     no row; what no deletion reached is as above
+//   deleted                     no row; records that no deletion reached follow the rules above
 
 import type { SentEvent } from './endpoints.js';
 import { type Endpoint, keyAt } from './endpoints.js';
@@ -64,19 +63,19 @@ export type Sending = {
  */
 export type Fate = 'goes' | 'free' | 'stays' | 'near';
 
-/** What else happened that decides about rows. */
+/** What else decides which rows there must be. */
 export type Circumstances = {
   /** The fate of a record; by default it stays. */
   readonly fateOf?: (sendings: readonly Sending[]) => Fate;
-  /** Times at which Redis lost its keys, and perhaps records that only it held. A repeat of such a record is new. */
+  /** Times at which Redis lost its keys, and perhaps records that only it held. It accepts a repeat of such a record as new. */
   readonly emptiedMs?: readonly (readonly [fromMs: number, toMs: number])[];
   /** By default no store lost anything. */
   readonly losses?: readonly Loss[];
-  /** Whether a sending may have been acknowledged and not stored, since its user is suppressed. By default nobody is. */
+  /** Whether a sending may have been acknowledged and not stored because its user is suppressed. By default nobody is. */
   readonly isShutOut?: (sending: Sending) => boolean;
 };
 
-/** Records that a store lost with their keys. What is acknowledged once more after `toMs` has to be stored. */
+/** Records that a store lost with their keys. A record that is acknowledged again after `toMs` must be stored. */
 export type Loss = {
   readonly fromMs: number;
   readonly toMs: number;
@@ -84,7 +83,7 @@ export type Loss = {
   readonly markers: ReadonlySet<string>;
 };
 
-/** What is wrong; empty when every promise was kept. */
+/** Lists what is wrong; empty when every promise was kept. */
 export function findViolations(
   history: readonly (Invocation & Partial<Settlement>)[],
   rows: readonly StoredEvent[],
@@ -98,7 +97,7 @@ export function findViolations(
   const byMarker = group(sendings, ({ event }) => event.properties.marker);
   const byKey = group(sendings, ({ endpoint, event }) => keyAt(endpoint, event));
   const mayBeDeleted = (marker: string) => fates.get(marker) === 'goes' || fates.get(marker) === 'free';
-  /** Whether a loss took a record. `sent`: all its sendings, or those of all records with its key. */
+  /** Whether a loss excuses that a record is missing. `sent` has its sendings, or those of all records with its key. */
   const mayBeLost = (marker: string, sent: readonly Sending[]) =>
     losses.some(
       ({ markers, toMs }) =>
@@ -108,10 +107,10 @@ export function findViolations(
         ),
     );
   const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
-  /** The most times that a record may count as new: once, and once for each time that Redis was emptied meanwhile. */
+  /** How often Redis may have accepted a record as new: once, and once more for each time that it was emptied meanwhile. */
   const timesNew = (sent: readonly Sending[]) =>
     1 + emptiedMs.filter(([fromMs, toMs]) => spans(sent, fromMs, toMs)).length;
-  /** How many rows it may have. A key is known for ever once its record is stored. */
+  /** How many rows a record may have. With a key only one: ClickHouse knows the key for ever once the record is stored. */
   const rowsMax = (sent: readonly Sending[]) =>
     sent.every(({ endpoint, event }) => keyAt(endpoint, event) !== undefined) ? 1 : timesNew(sent);
   const fates = new Map(
@@ -159,7 +158,7 @@ export function findViolations(
     const first = markers.filter((marker) => couldBeFirst(marker, sent));
     const acknowledged = sent.some(({ verdict }) => verdict === 'stored');
     if (stored.length > rowsMax(sent)) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
-    // After a loss the next record with the key is its first: a deletion may take that one, or a later loss.
+    // After a loss the next record with the key becomes its first, and a deletion may have removed that one.
     const isNext = (marker: string) =>
       losses.some(
         ({ fromMs, markers: lost }) =>
@@ -171,11 +170,11 @@ export function findViolations(
         mayBeLost(marker, sent) || (mayBeDeleted(marker) && (first.includes(marker) || isNext(marker))),
     );
     if (stored.length === 0 && acknowledged && !isExcused) {
-      const said = markers.map((marker) => `${marker} ${fates.get(marker)}`).join(', ');
+      const fatesText = markers.map((marker) => `${marker} ${fates.get(marker)}`).join(', ');
       const kind = first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost';
-      report(kind, key, `${describe(sent)}; ${said}`);
+      report(kind, key, `${describe(sent)}; ${fatesText}`);
     }
-    // With a record that is gone its key is free.
+    // When a record is gone, another one may have its key.
     const isFree = losses.some(
       ({ fromMs, toMs, markers }) =>
         spans(sent, fromMs, toMs) && first.some((marker) => markers.has(marker) || mayBeDeleted(marker)),
@@ -186,7 +185,7 @@ export function findViolations(
   return violations;
 }
 
-/** Whether some of it was sent before the end of a time, and some was under way after its beginning. */
+/** Whether some sendings began before the end of a period, and some ended after its beginning. */
 function spans(sent: readonly Sending[], fromMs: number, toMs: number): boolean {
   return sent.some(({ invokedMs }) => invokedMs < toMs) && sent.some(({ settledMs }) => settledMs > fromMs);
 }
@@ -242,7 +241,7 @@ function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
     ]),
   );
   const user = { user_id: event.user_id ?? null, identity: event.identity ?? '', kind: event.kind };
-  const said =
+  const eventFields =
     event.kind === undefined
       ? {
           event: event.event,
@@ -250,7 +249,7 @@ function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
           time_ms: timeOf(endpoint, event, row),
         }
       : {};
-  const wanted = { ...user, ...said, properties: sorted(properties) };
+  const wanted = { ...user, ...eventFields, properties: sorted(properties) };
   const stored = { ...row, properties: sorted(row.properties) };
   return (Object.keys(wanted) as (keyof typeof stored)[])
     .filter((field) => JSON.stringify(wanted[field as keyof typeof wanted]) !== JSON.stringify(stored[field]))
@@ -261,7 +260,7 @@ function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
     .join('; ');
 }
 
-/** How far a message's time may be off: the clock of the API process, which corrects it, may be wrong in a test. */
+/** How far a message's time may be off: the API corrects it by its own clock, which may be wrong in a test. */
 const clockOffsetMsMax = 3_700_000;
 
 /** The time that a row must have: when its event happened, or when it was accepted. */

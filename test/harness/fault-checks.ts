@@ -1,5 +1,5 @@
-// What every fault test asserts at its end: the backlog is gone, everything was stored as promised, nothing is left in
-// Redis, and no log contains what was sent.
+// The checks at the end of every fault test: the backlog is gone, everything is stored as promised, no segment is left in Redis, and no
+// log contains what was sent.
 
 import assert from 'node:assert/strict';
 import type { Cluster, Redis } from 'ioredis';
@@ -18,7 +18,7 @@ import { until } from './wait.js';
 
 let environments = 0;
 
-/** A producer for an environment of its own, where only the limits per user apply to bulk requests. */
+/** A producer for a new environment, where only the limits per user apply to bulk requests. */
 export async function newProducer(sluice: SluiceHandle): Promise<Producer> {
   environments += 1;
   const { account_id } = sluice.bootstrap;
@@ -47,7 +47,7 @@ export async function untilDrained(
   }
   const nodes = 'nodes' in redis ? redis.nodes('master') : [redis];
   const left = await Promise.all(nodes.map((node) => node.keys('{s*}:segment:*')));
-  assert.deepEqual(left.flat(), [], 'a segment outlived its place in the set');
+  assert.deepEqual(left.flat(), [], 'a segment is still there that is not outstanding');
   for (const api of sluice.api.filter(({ running }) => running)) {
     await until(async () => (await readMetric(api, 'sluice_backlog_segments')) === 0, {
       deadlineMs: 30_000,
@@ -68,15 +68,15 @@ export async function readMetric(api: ApiHandle, name: string): Promise<number |
 
 /** 2 s, plus half a second because the machine may be busy. */
 export const answerMsMax = 2_500;
-/** The bound for requests that were under way while the machine paused. */
+/** The bound for requests during which the whole machine paused. */
 const pausedAnswerMsMax = 8_000;
 /** Clients of a load; each has one request under way at a time. */
 const clientsMax = 6;
 
 /**
- * Asserts that every request was answered, and that refusals came within the deadline. A pause of the machine delays what
- * is under way: one request per client. So the fastest quarter of the refusals is judged, and only if there are at least
- * two per client; the pause itself may have caused fewer.
+ * Asserts that every request was answered, and that refusals came within the deadline. A pause of the machine delays one request of each
+ * client. So only the fastest quarter of the refusals must be in time, and only if there are at least two per client: fewer may all come
+ * from the pause.
  */
 export function assertAnsweredInTime(requests: readonly Request[]): void {
   for (const { outcome, code, tookMs } of requests) {
@@ -92,13 +92,13 @@ export function assertAnsweredInTime(requests: readonly Request[]): void {
   );
 }
 
-/** How many outcomes stay unknown at most when the machine pauses once or twice. */
+/** How many outcomes may stay unknown, since the machine may pause once or twice. */
 export const unknownMax = 2 * clientsMax;
 
 export type CheckOptions = {
-  /** The number of acknowledged requests below which the test shows nothing; 100 by default. */
+  /** With fewer acknowledged requests the test would prove nothing, so it fails; 100 by default. */
   readonly acknowledgedMin?: number;
-  /** A request without an answer was not stored: it was never accepted. */
+  /** Whether requests without an answer must not be stored, since no API process can have accepted them. */
   readonly unansweredAbsent?: boolean;
 };
 
@@ -116,7 +116,10 @@ export async function assertKept(
   const counts = countOutcomes(producer.settled);
   const summary = `${rows.length} rows, requests: ${JSON.stringify(counts)}`;
   assert.deepEqual(violations.slice(0, 5), [], `${violations.length} violations; ${summary}`);
-  assert.ok(counts.acknowledged >= acknowledgedMin, `too few requests to show anything; ${summary}`);
+  assert.ok(
+    counts.acknowledged >= acknowledgedMin,
+    `too few acknowledged requests to prove anything; ${summary}`,
+  );
   assert.equal(counts.unexpected, 0, summary);
   for (const child of [...sluice.api, ...sluice.workers, sluice.redis, ...sluice.clickhouses]) {
     const at = child.output().indexOf(producer.mark);

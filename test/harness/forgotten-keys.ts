@@ -1,4 +1,4 @@
-// Has Redis forget idempotency keys as after hours, on a deployment with one shard.
+// Makes Redis forget idempotency keys at once, which else takes hours, on a deployment with one shard.
 
 import type { Redis } from 'ioredis';
 import { shardKeys } from '../../src/redis/keys.js';
@@ -6,7 +6,7 @@ import { until } from './wait.js';
 
 const minuteUs = 60_000_000;
 
-/** Sets the clock of claims forward; settles when Redis has forgotten all earlier keys. Workers have to run. */
+/** Advances the clock of claims until Redis has forgotten all earlier keys. Workers must run. */
 export async function forgetKeys(redis: Redis): Promise<void> {
   const state = shardKeys.state(0);
   const sentAt = Number(await redis.hget(state, 'claim_clock_us')) / minuteUs;
@@ -17,6 +17,6 @@ export async function forgetKeys(redis: Redis): Promise<void> {
     },
     { what: 'Redis has forgotten the keys', everyMs: 200 },
   );
-  // The rest of them would be removed bucket by bucket within the hour; here it goes at once.
+  // Workers would remove the forgotten keys bucket by bucket within the hour; here all go at once.
   await redis.del(shardKeys.claims(0));
 }

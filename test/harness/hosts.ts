@@ -1,6 +1,6 @@
-// Hosts with networks of their own on this machine, which can be cut off from all others or from some. Whatever runs beside the test
-// reaches each of them by its address. They are Linux's network namespaces, joined by a bridge; that needs root and iproute2.
-// A test that makes hosts runs alone: to a browser their addresses mean that the machine's network has changed.
+// Hosts on this machine that can be cut off from all others or from some: Linux network namespaces, joined by a bridge, which needs root
+// and iproute2. Processes outside reach each host by its address. A test that makes hosts runs alone, since browsers notice the new
+// addresses and take the machine's network for changed.
 
 import { execFileSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
@@ -8,13 +8,13 @@ import type { Program } from '../../deploy/local/launch.js';
 
 export type Host = {
   readonly ip: string;
-  /** The program, run there. */
+  /** Returns the program such that it runs on this host. */
   on(program: Program): Program;
-  /** Nobody reaches it, and it reaches nobody. */
+  /** Cuts the host off from everything. */
   cut(): void;
-  /** It and this one do not reach each other; all others do. */
+  /** Cuts the host off from another one only. */
   cutFrom(other: Host): void;
-  /** Ends both. */
+  /** Undoes `cut` and `cutFrom`. */
   join(): void;
 };
 

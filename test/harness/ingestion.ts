@@ -1,5 +1,4 @@
-// Sends records to the API in tests: a request and its answer, and waiting until ClickHouse has everything that was
-// accepted.
+// Sends records to the API in tests, waits until ClickHouse has everything that was accepted, and reads the views.
 
 import { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
@@ -15,7 +14,7 @@ export const paths = {
 export type Answer = {
   readonly status: number;
   readonly text: string;
-  /** Of `err`, when the answer has one. */
+  /** The code of `err`, if the answer has one. */
   readonly code?: string;
   readonly field?: string;
   readonly headers: Headers;
@@ -40,7 +39,7 @@ export async function post(baseUrl: string, path: string, body: object | string)
   };
 }
 
-/** What `post` settles with when everything of a request was accepted. */
+/** Whether everything in a request was accepted. */
 export function isAccepted({ status, text }: Answer): boolean {
   return status === 200 && text === '{}';
 }

@@ -24,7 +24,7 @@ export type Invocation = {
   readonly events: readonly SentEvent[];
 };
 
-/** Written when its outcome is known. */
+/** Written when the outcome of the request is known. */
 export type Settlement = {
   readonly request: number;
   readonly settledMs: number;
@@ -60,7 +60,7 @@ export type Producer = {
   close(): void;
 };
 
-/** After this time a request is given up, since no test allows an answer that late. */
+/** After this time the producer gives a request up; no test allows an answer that late. */
 export const answerMsMax = 15_000;
 
 /** A text that marks what a producer sends. */
@@ -75,7 +75,7 @@ export function createMark(): string {
 export function createProducer(appId: string, mark = createMark()): Producer {
   const file = join(tempDir('history'), 'history.jsonl');
   const descriptor = openSync(file, 'a');
-  // Closes idle connections before the service does, which could happen just when one is used again.
+  // Closes idle connections before the service does: the service might close one just when it is used again.
   const agent = new Agent({ keepAlive: true, timeout: 5_000 });
   const settled: Request[] = [];
   let requests = 0;
@@ -123,7 +123,7 @@ export function createProducer(appId: string, mark = createMark()): Producer {
   };
 }
 
-/** Event number `n`. Together the numbers cover every kind of user, time, property and key. */
+/** Event number `n`. The numbers together cover every kind of user, time, property and key. */
 function eventOf(mark: string, n: number): SentEvent {
   const marker = `${mark}-${n}`;
   // Ten events per user, which is far below the limit, except for one user who soon exceeds it.
@@ -238,8 +238,8 @@ export type LoadOptions = {
   /** Returns what to send next; by default events in requests of mixed sizes. */
   readonly next?: () => Sending;
   /**
-   * Pause of a client between two requests, so that the machine has time for the service; 5 by default. It is at least 50 while nobody
-   * waits for more requests: a process that starts again needs some load, not all that there can be.
+   * Pause of a client between two requests, so that the machine has time for the service; 5 by default. While nobody waits for more
+   * requests it is at least 50: a process that starts again needs some load, not the greatest.
    */
   readonly pauseMs?: number;
 };
@@ -252,7 +252,7 @@ export type Load = {
     count: number,
     options?: { readonly outcomes?: readonly Outcome[]; readonly deadlineMs?: number },
   ): Promise<void>;
-  /** Ends the load; settles with its requests when all of them have an outcome. */
+  /** Ends the load; settles with its requests once all have an outcome. */
   stop(): Promise<readonly Request[]>;
 };
 

@@ -1,5 +1,5 @@
-// ClickHouse's data with the schema of this build and nothing else. It is made once and then copied, since migrating an
-// empty database takes ClickHouse 0.4 s of CPU. A deployment that starts from a copy still migrates, and finds nothing to do.
+// A ClickHouse data folder with the schema of this build and nothing else. It is made once and then copied, since migrating an empty
+// database takes ClickHouse 0.4 s of CPU. A deployment that starts from a copy still migrates, and finds nothing to do.
 
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { migrate, readMigrations } from '../../src/clickhouse/migrate.js';
 import { type ClickHouseHandle, startClickHouse, startClickHouseServers } from './clickhouse.js';
 
 const dist = fileURLToPath(new URL('../..', import.meta.url));
-/** What tables are made of. The rest of the engine's folder belongs to one process. */
+/** The folders with the tables. The others belong to one running server. */
 const folders = ['metadata', 'store', 'data'];
 
 /** Starts an engine that has the schema already. */
@@ -19,13 +19,13 @@ export async function startMigratedClickHouse(): Promise<ClickHouseHandle> {
   return startClickHouse({ prepare: (to) => copyDatabase(folder, to) });
 }
 
-/** The same with several servers that are one cluster. */
+/** Starts several such servers that are one cluster. */
 export async function startMigratedServers(count: number): Promise<ClickHouseHandle[]> {
   const folder = await migratedDatabase();
   return startClickHouseServers(count, (to) => copyDatabase(folder, to));
 }
 
-/** The folder to copy. It is made if this build has none for these migrations and this engine. */
+/** The folder to copy; made if this build has none yet for its migrations and engine. */
 async function migratedDatabase(): Promise<string> {
   const folder = join(dist, `.migrated-database-${fingerprint()}`);
   if (!existsSync(folder)) await make(folder);
@@ -42,7 +42,7 @@ function fingerprint(): string {
 async function make(folder: string): Promise<void> {
   const clickhouse = await startClickHouse();
   await migrate({ url: clickhouse.url, database: 'sluice' });
-  // Each migration leaves a part of a dozen files. The server would keep these for minutes after it has merged them.
+  // Each migration leaves a part of a dozen files, which the server keeps for minutes after it has merged them.
   await clickhouse.query('OPTIMIZE TABLE sluice.migrations FINAL');
   const merged = await clickhouse.query(
     "SELECT path FROM system.parts WHERE NOT active AND database = 'sluice'",
@@ -50,7 +50,7 @@ async function make(folder: string): Promise<void> {
   await clickhouse.stop();
   for (const part of merged.split('\n').filter((path) => path !== ''))
     rmSync(part, { recursive: true, force: true });
-  // Under a name of its own first: another process may be making the same.
+  // Made under another name and then renamed, since another process may be making the same folder.
   const own = `${folder}-${process.pid}`;
   copyDatabase(join(clickhouse.dir, 'clickhouse'), own);
   await clickhouse.remove();

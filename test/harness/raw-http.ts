@@ -6,7 +6,7 @@ import { until } from './wait.js';
 
 export type RawReply = {
   readonly status: number;
-  /** The status line and the headers as they came, for checks of what must not be in them. */
+  /** The status line and the headers as they arrived. */
   readonly head: string;
   /** By lower-case name; several of one name are joined with a comma. */
   readonly headers: ReadonlyMap<string, string>;

@@ -1,4 +1,4 @@
-// A private Redis Cluster for tests: masters on loopback, each configured like the embedded Redis, with replicas if told so.
+// A private Redis Cluster for tests. Each server is configured like the embedded Redis.
 
 import { execFile } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
@@ -14,19 +14,19 @@ import { until } from './wait.js';
 const slotCount = 16_384;
 
 export type RedisClusterHandle = {
-  /** All servers, as `REDIS_URL` names them, masters by their proxies if they have some. */
+  /** All servers as `REDIS_URL` names them; a master with a proxy is named by that. */
   readonly url: string;
-  /** Those that began as masters, in the order of their slots; each has as many. */
+  /** The servers that began as masters, in the order of their slots; all have equally many. */
   readonly masters: readonly RedisHandle[];
-  /** Those that began as replicas: the first one of each master, in their order, then the second ones. */
+  /** The servers that began as replicas: the first replica of each master in their order, then the second ones. */
   readonly replicas: readonly RedisHandle[];
   /** The server that began as the master of a key. */
   masterOf(key: string): Promise<RedisHandle>;
   /** The server that has a key now. */
   ownerOf(key: string): Promise<RedisHandle>;
-  /** Settles when each master has so many replicas that are up to date. */
+  /** Settles when each master has this many replicas that are up to date. */
   untilReplicated(replicas: number): Promise<void>;
-  /** The test's own connection, without a proxy, which waits for a master without a limit. */
+  /** The test's own connection. It goes past the proxies, and waits for a master without a limit. */
   readonly redis: Cluster;
   /** Settles when every running master serves its slots. */
   untilOk(): Promise<void>;
@@ -36,11 +36,11 @@ export type RedisClusterHandle = {
 export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'> & {
   /** 3 by default. */
   readonly count?: number;
-  /** Of each master; none by default. */
+  /** How many each master has; none by default. */
   readonly replicas?: number;
-  /** Gives the port of a proxy to a master's port: the cluster tells its clients to come by that. */
+  /** Returns the port of the proxy before a master's port; the cluster sends its clients to that. */
   readonly announced?: (port: number) => number | Promise<number>;
-  /** Of each server: first the masters', then those of the replicas in their order. By default all run beside the test. */
+  /** The host of each server, first of the masters, then of the replicas. By default all run on the test's own. */
   readonly hosts?: readonly Host[];
   /** Further lines of each redis.conf. */
   readonly more?: readonly string[];
@@ -103,23 +103,25 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
     redis,
     ownerOf: async (key) => {
       const slot = slotOf(tagOf(key));
-      // A server that is frozen or cut off says nothing, or what was.
-      const told = await Promise.allSettled(servers.map(({ socket }) => lookAt(socket, 'cluster', 'nodes')));
-      const nodes = told.flatMap((each) => (each.status === 'fulfilled' ? each.value.split('\n') : []));
+      // A frozen server does not answer, and one that is cut off may answer with what was true before.
+      const answers = await Promise.allSettled(
+        servers.map(({ socket }) => lookAt(socket, 'cluster', 'nodes')),
+      );
+      const nodes = answers.flatMap((each) => (each.status === 'fulfilled' ? each.value.split('\n') : []));
       const owners = nodes.flatMap((line) => {
         const [, port, epoch, from, to] =
           /:(\d+)@\S+ (?:myself,)?master - \d+ \d+ (\d+) connected (\d+)-(\d+)$/.exec(line) ?? [];
         return slot >= Number(from) && slot <= Number(to) ? [{ port, epoch: Number(epoch) }] : [];
       });
       const [newest] = owners.sort((one, other) => other.epoch - one.epoch);
-      // The former one has gone, and no other has taken over yet.
+      // The former master is gone, and no other has taken over yet.
       if (newest === undefined) throw new Error('no master has the key now');
       return servers.find((server) => server.port === Number(newest?.port)) as RedisHandle;
     },
     untilReplicated: (wanted) =>
       until(async () => {
-        const told = await Promise.all(servers.map(({ socket }) => ask(socket, 'info', 'replication')));
-        const ofMasters = told.filter((info) => /^role:master/m.test(info));
+        const answers = await Promise.all(servers.map(({ socket }) => ask(socket, 'info', 'replication')));
+        const ofMasters = answers.filter((info) => /^role:master/m.test(info));
         return (
           ofMasters.length === count && ofMasters.every((info) => info.split('state=online').length > wanted)
         );
@@ -150,7 +152,7 @@ function atPort(url: string, port: number | undefined): string {
   return port === undefined ? url : `redis://${new URL(url).hostname}:${port}`;
 }
 
-/** Gives each master its slots and lets all know each other. `redis-cli --cluster create` wants three masters at least. */
+/** Makes the servers a cluster, as `redis-cli --cluster create` does, which refuses fewer than three masters. */
 async function meet(
   servers: readonly RedisHandle[],
   count: number,
@@ -160,12 +162,12 @@ async function meet(
   const firstSlot = (index: number) => Math.ceil((index * slotCount) / masters.length);
   const [first] = masters;
   for (const [index, { socket, url, port }] of servers.entries()) {
-    // Masters with the same epoch would agree on others by themselves, but only after a while.
+    // Masters with equal epochs would agree on different ones by themselves, but only after a while.
     await ask(socket, 'cluster', 'set-config-epoch', String(index + 1));
     const slots = [firstSlot(index), firstSlot(index + 1) - 1].map(String);
     if (index < count) await ask(socket, 'cluster', 'addslotsrange', ...slots);
-    const place = [new URL(url).hostname, String(port), String(busPorts[index])];
-    if (first !== undefined && index > 0) await ask(first.socket, 'cluster', 'meet', ...place);
+    const address = [new URL(url).hostname, String(port), String(busPorts[index])];
+    if (first !== undefined && index > 0) await ask(first.socket, 'cluster', 'meet', ...address);
   }
   for (const { socket, port } of servers)
     await until(
@@ -182,7 +184,7 @@ async function meet(
   }
 }
 
-/** Lets each master announce a port, also after it was restarted; settles with these ports. */
+/** Lets each master announce a port, now and after restarts; settles with these ports. */
 async function announce(
   masters: readonly RedisHandle[],
   announced: (port: number) => number | Promise<number>,
@@ -197,12 +199,12 @@ async function announce(
   return ports;
 }
 
-/** What `redis-cli` prints for a command to one server, by its port or its socket, however long a disk holds up the server. */
+/** Runs a command on the server with a port or a socket; settles with what `redis-cli` prints. A slow disk may hold it up for 30 s. */
 export function ask(at: number | string, ...command: readonly string[]): Promise<string> {
   return askWithin(30_000, at, ...command);
 }
 
-/** The same for a server that may be frozen. */
+/** The same for a server that may be frozen: gives up after 2 s. */
 export function lookAt(at: number | string, ...command: readonly string[]): Promise<string> {
   return askWithin(2_000, at, ...command);
 }
@@ -212,7 +214,7 @@ async function askWithin(
   at: number | string,
   ...command: readonly string[]
 ): Promise<string> {
-  const way = typeof at === 'number' ? ['-p', String(at)] : ['-s', at];
-  const { stdout } = await promisify(execFile)('redis-cli', [...way, ...command], { timeout });
+  const address = typeof at === 'number' ? ['-p', String(at)] : ['-s', at];
+  const { stdout } = await promisify(execFile)('redis-cli', [...address, ...command], { timeout });
   return stdout;
 }

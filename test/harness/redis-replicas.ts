@@ -1,5 +1,5 @@
-// A primary with replicas for tests, and sentinels that make another server the primary when it is away. Each server is configured
-// like the embedded Redis. What leads to a server, and between servers, can lead through proxies, or each can have a host of its own.
+// A Redis primary with replicas for tests, and sentinels that promote another server when the primary is away. Each server is configured
+// like the embedded Redis. All connections can go through proxies, or each server can have a host of its own.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,17 +16,17 @@ export type RedisReplicasHandle = {
   /** The first one begins as the primary. */
   readonly servers: readonly RedisHandle[];
   readonly sentinels: readonly Child[];
-  /** By which the servers and sentinels reach each server, if `isProxied`. */
+  /** The proxy before each server, if `isProxied`. */
   readonly ways: readonly TcpProxy[];
   /** `REDIS_URL` that names the sentinels. */
   readonly url: string;
   /** The server that the sentinels call the primary. */
   primary(): Promise<RedisHandle>;
-  /** Settles when the primary has so many replicas that are up to date. */
+  /** Settles when the primary has this many replicas that are up to date. */
   untilReplicated(replicas: number): Promise<void>;
   /**
-   * Settles when each sentinel has seen that all others follow the primary. For ten seconds after a take-over one may still be about
-   * to make the former primary a replica; if that is promoted meanwhile, all wait half a minute for the next take-over.
+   * Settles when each sentinel has seen that all other servers follow the primary. For ten seconds after a take-over a sentinel may still
+   * be about to make the former primary a replica; if that one is promoted meanwhile, the next take-over waits half a minute.
    */
   untilSeen(): Promise<void>;
   remove(): Promise<void>;
@@ -37,18 +37,18 @@ export type RedisReplicasOptions = Pick<RedisOptions, 'appendfsync'> & {
   readonly replicas?: number;
   /** None by default. */
   readonly sentinels?: number;
-  /** The port under which a replica reaches the primary, by the primary's port. */
+  /** Returns the port by which replicas reach the primary's port. */
   readonly way?: (port: number) => number;
-  /** Whether servers and sentinels reach each other by proxies; what names a server, names its proxy. */
+  /** Whether each server has a proxy. Then servers, sentinels and clients know only the proxies' addresses. */
   readonly isProxied?: boolean;
-  /** Of each server and the sentinel of the same number. */
+  /** The host of each server, and of the sentinel with the same number. */
   readonly hosts?: readonly Host[];
   /** Further lines of each redis.conf. */
   readonly more?: readonly string[];
 };
 
 const name = 'sluice';
-/** Longer than the second between two pings: a server that has just taken over would sometimes count as down within it. */
+/** More than the second between two pings; else a server that has just taken over sometimes counts as down. */
 const downMs = 2_000;
 
 /** Settles when all replicas are up to date. */
@@ -70,8 +70,8 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
   ];
   const ways: TcpProxy[] = [];
   const servers: RedisHandle[] = [];
-  /** The host and port by which others reach a server. */
-  const placeOf = (server: RedisHandle) => {
+  /** By which others reach a server. */
+  const addressOf = (server: RedisHandle) => {
     const at = servers.indexOf(server);
     return { host: hosts[at]?.ip ?? '127.0.0.1', port: ways[at]?.port ?? server.port };
   };
@@ -91,10 +91,10 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
   servers.push(first);
   const watching: Sentinel[] = [];
   const primary = async () => {
-    const told = await Promise.all(watching.map(({ socket }) => primaryOf(socket)));
-    const [newest] = told.flatMap((one) => one ?? []).sort((one, other) => other.epoch - one.epoch);
+    const answers = await Promise.all(watching.map(({ socket }) => primaryOf(socket)));
+    const [newest] = answers.flatMap((one) => one ?? []).sort((one, other) => other.epoch - one.epoch);
     const isIt = (server: RedisHandle) => {
-      const { host, port } = placeOf(server);
+      const { host, port } = addressOf(server);
       return newest?.at === `${host}:${port}`;
     };
     const found = servers.find(isIt);
@@ -102,12 +102,12 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     return found;
   };
   try {
-    const { host, port } = placeOf(first);
+    const { host, port } = addressOf(first);
     const replicaof = `replicaof ${host} ${way(port)}`;
     for (let number = 1; number <= replicas; number += 1) servers.push(await startServer(replicaof));
     await untilReplicatedAt(() => first, replicas);
     for (let number = 1; number <= sentinels; number += 1)
-      watching.push(await startSentinel(placeOf(first), hosts[number - 1]));
+      watching.push(await startSentinel(addressOf(first), hosts[number - 1]));
     for (const { socket } of watching)
       await until(
         async () => isComplete(await ask(socket, 'sentinel', 'master', name), replicas, sentinels),
@@ -129,8 +129,8 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     untilSeen: async () => {
       for (const { socket } of watching)
         await until(async () => {
-          const told = await ask(socket, 'sentinel', 'replicas', name);
-          return told.split('role-reported\nslave').length > replicas;
+          const answer = await ask(socket, 'sentinel', 'replicas', name);
+          return answer.split('role-reported\nslave').length > replicas;
         }, 'a sentinel has seen that all follow the primary');
     },
     untilReplicated: (count) => untilReplicatedAt(sentinels === 0 ? () => first : primary, count),
@@ -144,7 +144,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
   };
 }
 
-/** Whoever is the primary meanwhile: sentinels may choose again, and move replicas that follow a former one only after a time. */
+/** Looks for the primary each time: sentinels may choose another, and move the replicas of a former one only after a while. */
 async function untilReplicatedAt(
   primary: () => RedisHandle | Promise<RedisHandle>,
   replicas: number,
@@ -156,12 +156,12 @@ async function untilReplicatedAt(
   await until(areThere, `${replicas} replicas are up to date`);
 }
 
-function isComplete(told: string, replicas: number, sentinels: number): boolean {
-  const has = (field: string, count: number) => new RegExp(`^${field}\\n${count}$`, 'm').test(told);
+function isComplete(answer: string, replicas: number, sentinels: number): boolean {
+  const has = (field: string, count: number) => new RegExp(`^${field}\\n${count}$`, 'm').test(answer);
   return has('num-slaves', replicas) && has('num-other-sentinels', sentinels - 1);
 }
 
-/** Which server a sentinel calls the primary, and how new that is; undefined if it does not answer. */
+/** Which server a sentinel calls the primary, and since which epoch; undefined if the sentinel does not answer. */
 async function primaryOf(socket: string) {
   const about = (...command: string[]) => lookAt(socket, 'sentinel', ...command, name);
   try {

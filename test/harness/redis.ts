@@ -22,8 +22,8 @@ export type RedisHandle = Child & {
 
 export type RedisOptions = {
   /**
-   * `always` by default. With `no` writes still survive the process and no answer waits for a disk. That is for tests of
-   * other subjects: if the disk stalls for longer than a commit may take, the outcome of the commit stays unknown.
+   * `always` by default. With `no`, writes still survive the process, and no answer waits for a disk. Tests of other subjects use it,
+   * because the outcome of a commit stays unknown if the disk stalls for longer than a commit may take.
    */
   readonly appendfsync?: 'always' | 'everysec' | 'no';
   /** Bytes; 1 GiB by default. */
@@ -34,7 +34,7 @@ export type RedisOptions = {
   readonly env?: NodeJS.ProcessEnv;
   /** Further lines of its redis.conf. */
   readonly more?: readonly string[];
-  /** Where it runs; by default beside the test. */
+  /** The host on which it runs; by default the test's own. */
   readonly host?: Host;
 };
 
@@ -62,7 +62,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisHandl
       const child = await startChild({
         name: 'redis-server',
         program: host === undefined ? program : host.on(program),
-        // Its host may be cut off.
+        // A host may be cut off, so only the socket always reaches the server.
         healthy: async ({ pid }) =>
           (await readyRedisPid(host === undefined ? port : join(dir, 'redis.sock'))) === pid,
         healthyDeadlineMs: 60_000,

@@ -1,4 +1,4 @@
-// Runs what a user copies from the console or the documentation: lines of a shell, with curl.
+// Runs the shell commands that a user copies from the console or the documentation.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';

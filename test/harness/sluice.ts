@@ -49,9 +49,9 @@ export type Bootstrap = {
   readonly api_key?: string;
 };
 
-/** What can be reached of a deployment. Its processes belong to whoever started it. */
+/** How a test reaches a deployment whose processes belong to whoever started it. */
 export type Deployment = {
-  /** Of the first API process. */
+  /** The URL of the first API process. */
   readonly baseUrl: string;
   readonly adminUrl: string;
   readonly adminToken: string;
@@ -104,13 +104,13 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
   const shared: NodeJS.ProcessEnv = {
     ...plainEnvironment(),
     DATA_DIR: dataDir,
-    // As the processes of `npm start` reach their Redis.
+    // The processes of `npm start` use the socket too.
     REDIS_URL: redis.socket,
     CLICKHOUSE_URL: clickhouseUrl,
     CLICKHOUSE_DATABASE: options.clickhouse === undefined ? 'sluice' : `sluice_${process.pid}_${deployments}`,
     ...(clickhouses.length === 1 ? {} : { CLICKHOUSE_CLUSTER: 'sluice' }),
     ADMIN_TOKEN: adminToken,
-    // Tests wait for storing hundreds of times.
+    // Short, since tests wait hundreds of times until something is stored.
     SEGMENT_AGE_MS_MAX: '100',
     // All tests call from one address, so limits per address must not stop them.
     COLLECT_ADDRESS_BYTES_MAX: String(1024 ** 4),
@@ -170,7 +170,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     async stop() {
       await Promise.all(api.map((child) => child.stop()));
       await Promise.all(workers.map((child) => child.stop()));
-      // The first one's folder has the data of all.
+      // The first server's folder has the data of all, so that one is removed last.
       if (options.clickhouse === undefined)
         for (const server of clickhouses.toReversed()) await server.remove();
       if (options.redis === undefined) await redis.remove();

@@ -23,7 +23,7 @@ export async function submitSuppression(
   });
 }
 
-/** Suppresses or frees users; settles when that holds. A busy machine may make it 503, and then it is asked for again. */
+/** Suppresses or frees users; settles when the API has confirmed it. A busy API may answer 503; then asks again. */
 export async function setSuppressed(
   baseUrl: string,
   token: string,

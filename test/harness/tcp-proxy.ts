@@ -1,6 +1,5 @@
-// A TCP proxy between a process and Redis or ClickHouse whose faults a test switches on and off.
-//
-// As in a network, no connection goes on after it has lost bytes: such a connection is reset when the fault ends.
+// A TCP proxy between a process and Redis or ClickHouse whose faults a test switches on and off. As in a network, no connection continues
+// after it has lost bytes: the proxy resets it when the fault ends.
 
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 
@@ -13,13 +12,13 @@ export type TcpProxy = {
   readonly bytesReceived: number;
   /** Looks for an ASCII text in what callers send from now on. The returned function says whether it was there. */
   lookFor(text: string): () => boolean;
-  /** Passes everything on: the state at the start. */
+  /** Ends every fault and passes everything on, as at the start. */
   pass(): void;
   /** Resets all connections, and every new one until the mode changes. */
   cut(): void;
   /** Resets only the present connections. */
   reset(): void;
-  /** Silently holds everything back in both directions. What was sent meanwhile arrives after `pass`. */
+  /** Silently holds back everything in both directions until `pass`. */
   blackHole(): void;
   /** Requests arrive but replies get lost, so the caller cannot know whether a request was executed. */
   dropReplies(): void;

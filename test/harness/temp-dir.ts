@@ -1,4 +1,4 @@
-// Temporary folders of a test process. What is left of them is removed when the process ends.
+// Temporary folders of a test process, which removes at its end those that are left.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -18,7 +18,7 @@ export type Row = {
   readonly code?: OutcomeCode;
   /** The field that the refusal names; not checked when absent. */
   readonly field?: string;
-  /** What an accepted request stores other than a valid event. */
+  /** How the stored event differs from a valid one. */
   readonly stored?: Stored;
 };
 
@@ -53,7 +53,7 @@ export const sendsText = (
   stored: Stored = {},
 ): Row => sends(name, code, (event) => ({ body: change(JSON.stringify(event)) }), stored);
 
-/** The JSON of an event with one property, whose value is given as JSON. */
+/** Adds one property, whose value is given as JSON, to the JSON of an event. */
 export const withProperty = (json: string, key: string, value: string): string =>
   json.replace(/\}$/, `,"properties":{${JSON.stringify(key)}:${value}}}`);
 

@@ -1,4 +1,4 @@
-// A whole Chromium without playwright-core, under whose control a browser prerenders nothing and keeps no pages.
+// A whole Chromium without playwright-core, whose control turns off prerendering and the back/forward cache.
 
 import { existsSync } from 'node:fs';
 import { browserFlags, wholeBrowser } from './browser.js';
@@ -7,7 +7,7 @@ import { plainEnvironment } from './environment.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
 import { until } from './wait.js';
 
-/** Opens a page. What it does shows at the servers. The caller stops the browser. */
+/** Opens a page, whose requests a test sees at its servers. The caller stops the browser. */
 export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'stop'>> {
   const profile = tempDir('profile');
   const own = ['--headless=new', '--remote-debugging-port=0', `--user-data-dir=${profile}`];

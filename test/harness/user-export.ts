@@ -59,7 +59,7 @@ export function readExportData(sluice: Deployment, token: string, id: string): P
   return ask(sluice.baseUrl, { method: 'GET', path: `${exportPath}/${id}/data`, headers: bearer(token) });
 }
 
-/** The records of a whole export, without the lines that say who was merged and that it ended. */
+/** Settles with the records of a complete export, without the lines about merged users and the end. */
 export async function readRecords(sluice: Deployment, token: string, id: string): Promise<Line[]> {
   const reply = await readExportData(sluice, token, id);
   assert.equal(reply.status, 200, reply.text);
@@ -74,14 +74,14 @@ export function linesOf(text: string): Line[] {
     .map((line) => JSON.parse(line) as Line);
 }
 
-/** Asserts that the lines end as a whole export does. */
+/** The records among the lines; asserts that the lines end as those of a complete export. */
 export function recordsOf(lines: readonly Line[]): Line[] {
   const records = lines.slice(0, -1).filter(({ kind }) => kind !== 'user');
   assert.deepEqual(lines.at(-1), { kind: 'end', records: records.length });
   return records;
 }
 
-/** The files of an archive, by name, as text. Rejects if it is not whole. */
+/** Settles with the text of an archive's files by name; rejects if the archive is not complete. */
 export async function filesOfArchive(archive: Buffer): Promise<Map<string, string>> {
   const zip = await fromBufferPromise(archive, { lazyEntries: true });
   const files = new Map<string, string>();

@@ -3,11 +3,11 @@
 export type Wait = {
   /** The condition in words, for the error message: `the segment is stored`. */
   readonly what: string;
-  /** By default two minutes: longer than a slow machine takes for anything, since nothing else depends on it. */
+  /** By default two minutes, which is more than a slow machine needs for anything. */
   readonly deadlineMs?: number;
   /**
-   * Pause between two checks. By default a tenth of the time that has passed, from 20 to 100 ms; but nine times as long as
-   * the check itself took, up to half a second, so that waiting leaves the CPU to what is waited for.
+   * Pause between two checks. By default a tenth of the time that has passed, from 20 to 100 ms, or nine times as long as the check took,
+   * up to half a second, if that is longer: so waiting leaves the CPU to what it waits for.
    */
   readonly everyMs?: number;
 };

@@ -16,7 +16,7 @@ import type { Child } from '../harness/child.js';
 import { type ClickHouseGate, type Statement, startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
   assertExact,
-  dumpPlaces,
+  dumpTables,
   getToken,
   submitAccepted,
   untilComplete,
@@ -125,12 +125,12 @@ test('with the statements for replicas an export and a deletion are as exact as 
   // Failed rows that no field can be read from have no line.
   assert.ok((await readRecords(sluice, token, asked)).length >= rows - 2);
 
-  const before = await dumpPlaces(sluice);
+  const before = await dumpTables(sluice);
   const requestId = await submitAccepted(sluice, token, history.users);
   const accepted = await history.returnToService();
   await untilComplete(sluice, token, requestId);
   await untilStored(sluice);
-  assertExact(before, await dumpPlaces(sluice), history.identificationsToGo, accepted);
+  assertExact(before, await dumpTables(sluice), history.identificationsToGo, accepted);
 
   const texts = [...sent.values()].map(({ sql }) => sql);
   assert.ok(texts.some((sql) => /^ALTER TABLE stored_events DELETE/.test(sql)));

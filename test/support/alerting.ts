@@ -22,7 +22,7 @@ export type Watched = {
 };
 
 export type Alerting = {
-  /** The result of an expression, as label sets with values. */
+  /** Evaluates an expression; settles with its label sets and values. */
   query(expression: string): Promise<{ metric: Record<string, string>; value: number }[]>;
   stop(): Promise<void>;
 };
@@ -99,8 +99,8 @@ function start(command: string, port: number, args: readonly string[]): Promise<
 }
 
 /**
- * A copy of Alertmanager for a folder. Debian's program reads templates from the path where its package installs them, but
- * nothing is installed here. So the copy has another path of the same length, which leads to the folder in which it runs.
+ * Makes a copy of Alertmanager for a folder. Debian's program reads templates from a fixed path, but here its package is only unpacked.
+ * So the copy has another path of the same length, which leads to its working directory.
  */
 function alertmanagerIn(dir: string): string {
   const bytes = readFileSync(programPath('prometheus-alertmanager'));

@@ -1,4 +1,4 @@
-// Stands in for the service in tests of what a client sends, when, and after which answer. It keeps the requests and answers
+// A server in place of the service, for tests of what a client sends, when, and after which answer. It keeps the requests and answers
 // as the test says.
 
 import { createServer, type IncomingHttpHeaders } from 'node:http';
@@ -8,7 +8,7 @@ import { gunzipSync } from 'node:zlib';
 export type Arrived = {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
-  /** The content of its JSON. */
+  /** The parsed JSON. */
   readonly body: {
     readonly app_id?: string;
     readonly events?: readonly { readonly [field: string]: unknown }[];
@@ -26,7 +26,7 @@ export type ToAnswer = {
 export type AnsweringServer = {
   readonly baseUrl: string;
   readonly arrived: Arrived[];
-  /** Called for each whole request; answers 200 `{}` by default. */
+  /** Returns the answer to each complete request; 200 `{}` by default. */
   answer: (request: Arrived) => ToAnswer | Promise<ToAnswer>;
   close(): void;
 };

@@ -1,4 +1,4 @@
-// Results of a bench session for tests: as small as possible; each test adds the parts that it needs.
+// The smallest possible results of a bench session; each test adds the parts that it needs.
 
 import type { HalfLoadResult } from '../../bench/latency/half-load.js';
 import type { LatencyFigures } from '../../bench/load/histogram.js';
@@ -69,7 +69,7 @@ export function latencyOf(p99: number): LatencyFigures {
   };
 }
 
-/** Half load with these p99 of the minutes, and the same of the floor; `redisMib` is its memory by the share of the time. */
+/** A half-load result with the p99 of each minute, of the service and of the floor; `redisMib` gives Redis's memory over time (0 to 1). */
 export function halfLoadOf(
   sluice: readonly number[],
   synced: readonly number[],

@@ -1,12 +1,12 @@
-// Reads a long answer in chunks, with pauses. A thread of its own, so that it reads while the answer is written. It posts how
-// many bytes came, or which byte was not the one that was sent.
+// Reads a long answer in HTTP chunks, with pauses, in a thread of its own so that it reads while the answer is written. It posts how many
+// bytes arrived, or what was wrong.
 
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
 import { pieceOf } from './letter-pieces.js';
 
-/** It takes nothing for `pauseMs` after the first 10 MB. */
+/** After the first 10 MB it reads nothing for `pauseMs`. */
 const { port, path, pauseMs } = workerData as {
   readonly port: number;
   readonly path: string;
@@ -19,7 +19,7 @@ async function read(): Promise<number> {
   let waiting: Buffer = Buffer.alloc(0);
   let hasHead = false;
   let hasPaused = pauseMs === 0;
-  /** Of the chunk, with the end of its line. */
+  /** How many bytes of the chunk are still missing, with the line end after it. */
   let left = 0;
   let total = 0;
   for await (const bytes of socket as AsyncIterable<Buffer>) {
@@ -59,7 +59,7 @@ async function read(): Promise<number> {
   throw new Error(`the answer ended after ${total} bytes`);
 }
 
-/** Compares what comes with the pieces. */
+/** Compares the bytes that arrive with the pieces. */
 function createCheck(): (bytes: Buffer) => void {
   let number = 0;
   let left = pieceOf(0);
@@ -74,7 +74,7 @@ function createCheck(): (bytes: Buffer) => void {
   };
 }
 
-/** Takes the CPU, so that the socket of the sender is full at ever different places. */
+/** Keeps this thread busy, so that the sender's socket fills up at different points of the answer. */
 function spin(ms: number): void {
   const untilMs = performance.now() + ms;
   while (performance.now() < untilMs);

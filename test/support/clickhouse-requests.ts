@@ -9,7 +9,7 @@ export const longStatement =
   'SELECT sleepEachRow(0.05) FROM numbers(100000) SETTINGS max_block_size = 1, max_threads = 1';
 
 export type Question = {
-  /** `tester` by default; null: without a user. */
+  /** The user, `tester` by default; null sends none. */
   readonly as?: ClickHouseUser | null;
   readonly parameters?: Readonly<Record<string, string>>;
   readonly headers?: Readonly<Record<string, string>>;
@@ -57,12 +57,12 @@ export function begin(server: ClickHouseHandle, { as, parameters, headers, body 
     outgoing.once('response', settle);
     outgoing.once('error', reject);
   });
-  response.catch(() => undefined); // a test that destroys the request does not wait for its answer
+  response.catch(() => undefined); // A test that destroys the request does not wait for its answer.
   outgoing.end(body);
   return { outgoing, response };
 }
 
-/** How many statements with that id run. */
+/** How many statements with this id are running. */
 export async function running(server: ClickHouseHandle, queryId: string): Promise<number> {
   const body = 'SELECT count() FROM system.processes WHERE query_id = {id:String}';
   return Number((await ask(server, { parameters: { param_id: queryId }, body })).body);

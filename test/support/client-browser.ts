@@ -1,5 +1,5 @@
-// Windows of one simulated browser, with what the library uses of them. Tabs share cookies, storage and locks. Unlike the
-// real browsers of the browser tests, this one can be made to refuse, to crash and to wait.
+// Windows of one simulated browser, with the parts that the client library uses. Tabs share cookies, storage and locks. Unlike the real
+// browsers of other tests, this one can be made to refuse, to crash and to wait.
 
 import { webcrypto } from 'node:crypto';
 import type { FetchResponse, PageEvent, WebStorage, Window } from '../../src/libraries/client/web/browser.js';
@@ -24,7 +24,7 @@ export type TestWindow = Window & {
   fire(type: string, event?: PageEvent): void;
   setVisibility(state: 'visible' | 'hidden'): void;
   activate(): void;
-  /** The page empties its storage. */
+  /** Empties the storage, as a page may. */
   clearStorage(): void;
   /** Ends the tab with its timers and locks. Pending answers never reach it. */
   end(): void;
@@ -262,7 +262,7 @@ function createWebStorage(
   });
 }
 
-/** `Date` by the test's clock, also for scripts in the window. */
+/** A `Date` that reads the test's clock. */
 function dateOf(clock: TestClock): DateConstructor {
   return class extends Date {
     constructor(ms?: number) {

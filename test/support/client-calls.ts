@@ -1,6 +1,6 @@
-// Calls of the client library's four surfaces, as an app writes them. Nothing here is ever run: it has to compile, except
-// the lines below `@ts-expect-error`, which must not. `client-types.test.ts` compiles this file as an app that has
-// installed the package would; every build compiles it against the sources.
+// Calls of the client library's four surfaces, as an app writes them. Nothing here ever runs: it must compile, except the lines below
+// `@ts-expect-error`. Every build compiles this file against the sources, and `client-types.test.ts` as an app would that has installed
+// the package.
 
 import { sluice as web } from 'sluice/client';
 import { type AndroidContext, sluice as android } from 'sluice/client/android';
@@ -52,7 +52,7 @@ type Exactly<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B
 /** Compiles only for a type argument that is `true`. */
 function holds<_T extends true>(): void {}
 
-/** The names of a surface's operations, and no others. */
+/** Each surface has exactly these operations. */
 export function names(): void {
   type Common =
     | 'track'

@@ -1,6 +1,6 @@
-// A visitor's life: random calls in random tabs, reloads and crashes, while storage fills up or is emptied and the
-// network fails in every way. The model says what must have arrived, for whom and in which session. Whatever the order of
-// steps, nothing arrives twice, for another user, or from a visitor who had opted out.
+// The life of a visitor as a property test: random calls in random tabs, reloads and crashes, while storage fills up or is emptied and
+// the network fails in every way. The model says what must have arrived, for whom and in which session. In any order of steps, nothing
+// arrives twice, for another user, or from a visitor who had opted out.
 
 import assert from 'node:assert/strict';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
@@ -36,7 +36,7 @@ export type LifeOptions = {
   readonly hasFaultsOfStorage: boolean;
 };
 
-/** The steps of a life. */
+/** Arbitrary steps of a life. */
 export function stepsOfLife(options: LifeOptions): fc.Arbitrary<Step[]> {
   const tab = fc.constantFrom(0, 0, 0, 1, 1, 2);
   const one = <T>(...values: T[]) => fc.constantFrom(...values);
@@ -77,13 +77,13 @@ export type ShownUser = { readonly userId: string | undefined; readonly identity
 type Tracked = ShownUser & {
   readonly name: string;
   readonly session: number;
-  /** Undefined once the page of the call has ended: a later page in the same tab knows nothing of it. */
+  /** Undefined once the page that made the call has ended: a later page in the same tab does not know the event. */
   tab: number | undefined;
-  /** Whether it may be only in its page's memory. */
+  /** Whether the event may be only in its page's memory. */
   atRisk: boolean;
-  /** Whether it may have been lost, with its page or by the visitor's choice. */
+  /** Whether the event may be lost, with its page or because the visitor opted out. */
   mayBeLost: boolean;
-  /** Whether the visitor opted out before it was sent. */
+  /** Whether the visitor opted out before the event was sent. */
   isUnwanted?: true;
 };
 
@@ -104,15 +104,15 @@ export type LifeWorld = {
   readonly isExact: boolean;
 };
 
-/** The model of one life. It is told of each call after the call. */
+/** The model of one life. Tests report each call to it after the call. */
 export function createLifeModel(world: LifeWorld) {
   const events: Tracked[] = [];
   /**
-   * Users that were created because there was none, and when. For users that began by an identity or a reset the time is
-   * undefined.
+   * The users, with when they were created if that was because there was none. For users that began by an identity or a reset the time
+   * is undefined.
    */
   const made = new Map<string, { readonly fromMs: number; readonly toMs: number } | undefined>();
-  /** When storage was first emptied: since then each page may have created a user. */
+  /** When storage was first emptied: since then any page may have created a user. */
   let emptiedMs = Number.POSITIVE_INFINITY;
   let optedOut = false;
   let session = 0;
@@ -121,7 +121,7 @@ export function createLifeModel(world: LifeWorld) {
 
   const isStored = ({ name }: Tracked): boolean => world.isStored(name);
 
-  /** A session ends when nothing was called for a long time; every call that records something prolongs it. */
+  /** A session ends after a long time without calls; every call that records something prolongs it. */
   function use(): number {
     const now = world.now();
     if (now - usedMs > world.idleMs) session++;
@@ -167,12 +167,12 @@ export function createLifeModel(world: LifeWorld) {
   return {
     /** The name of the next event. */
     nextName: () => `e${events.length}`,
-    /** A page shows this user. `ms` is the time if the page may have created the user just now. */
+    /** Reports that a page shows this user. `ms` is the time if the page may have created the user just now. */
     met: meet,
     isOptedOut: () => optedOut,
-    /** Whether each tab may have had a storage of its own since then. */
+    /** Whether storage has failed: since then each tab may have its own view of it. */
     hasStorageFailed: () => storageFailed,
-    /** `shown` is from before the call, since the call's writes may make another tab store its user. */
+    /** The user is the one from before the call, since the call's writes may make another tab store its user. */
     tracked(tab: number, { userId, identity }: ShownUser, isStorageFull: boolean): void {
       const name = `e${events.length}`;
       if (optedOut) {
@@ -240,7 +240,7 @@ export function createLifeModel(world: LifeWorld) {
         assert.equal(found.session_id, known, `the session of ${event.name}`);
         sessionOf.set(event.session, known);
       }
-      assert.equal(new Set(sessionOf.values()).size, sessionOf.size, 'sessions are told apart');
+      assert.equal(new Set(sessionOf.values()).size, sessionOf.size, 'different sessions have different ids');
     },
   };
 }

@@ -1,5 +1,5 @@
-// Pages with the client library in a real browser, in front of a whole service: what a test does in a page, which requests
-// the page sent, and what ClickHouse stored of them.
+// Pages with the client library in a real browser, with a whole service behind them. A test sees which requests a page sent, and what
+// ClickHouse stored of them.
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -29,7 +29,7 @@ export type PageOptions = Partial<SnippetOptions> & {
   readonly context?: BrowserContext;
   /** HTML before the snippet. */
   readonly head?: string;
-  /** Instead of the snippet. */
+  /** HTML instead of `head` and snippet. */
   readonly html?: string;
   readonly headers?: Readonly<Record<string, string>>;
   /** Whether to wait until the library is loaded; true by default. */
@@ -42,17 +42,17 @@ export type ClientRig = {
   readonly browser: Browser;
   /** Origin of the pages. */
   readonly siteUrl: string;
-  /** An environment of this test alone; the pages that are opened with it are closed after the test. */
+  /** Returns an environment for this test alone; its pages are closed after the test. */
   newAppId(t: TestContext): string;
-  /** Puts a document on the site; answers its address. */
+  /** Puts a document on the site; returns its address. */
   put(html: string, headers?: Readonly<Record<string, string>>, path?: string): string;
-  /** The address of a page with the snippet. */
+  /** Puts a page with the snippet on the site; returns its address. */
   pageUrl(options: PageOptions): string;
   /** Opens such a page, by default without page views. */
   open(options: PageOptions): Promise<Page>;
-  /** All events of an environment by time, once there are `count` and nothing more is under way. */
+  /** Settles with all events of an environment by time, once there are `count` and no more are under way. */
   stored(appId: string, count: number): Promise<StoredRow[]>;
-  /** Ends all of it, with the pages that tests opened. */
+  /** Ends everything, including the pages that tests opened. */
   stop(): Promise<void>;
 };
 
@@ -102,7 +102,7 @@ export async function startClientRig(sluice: Deployment): Promise<ClientRig> {
       async open(options) {
         const context = options.context ?? (await browser.newContext());
         contexts.set(options.appId, (contexts.get(options.appId) ?? new Set()).add(context));
-        // Also of pages that a page opens.
+        // Also applies to pages that a page opens.
         context.setDefaultTimeout(60_000);
         const page = await context.newPage();
         await page.goto(pageUrl(options));
@@ -123,7 +123,7 @@ export async function libraryIn(page: Page): Promise<void> {
   await page.waitForFunction('window.sluice && sluice.userId !== undefined');
 }
 
-/** What a page warns of from now on. */
+/** Collects what a page warns of from now on. */
 export function warningsOf(page: Page): string[] {
   const warnings: string[] = [];
   page.on('console', (message) => {
@@ -132,12 +132,12 @@ export function warningsOf(page: Page): string[] {
   return warnings;
 }
 
-/** The user, identity and session-independent state that a page shows. */
+/** The user id and identity that a page shows. */
 export function userOf(page: Page): Promise<{ userId: string; identity?: string }> {
   return page.evaluate('({ userId: sluice.userId, identity: sluice.identity })');
 }
 
-/** A shard keeps the order of acceptance, so what was accepted before the mark is stored when the mark is. */
+/** Waits for the events, then sends and waits for a mark: a shard keeps the order, so all that was accepted earlier is then stored. */
 async function stored(sluice: Deployment, appId: string, count: number): Promise<StoredRow[]> {
   const ofTest = `FROM events WHERE app_id = '${appId}' AND NOT startsWith(event, 'mark ')`;
   const all = () =>
@@ -149,7 +149,7 @@ async function stored(sluice: Deployment, appId: string, count: number): Promise
       const [found] = await sluice.rows<{ rows: string }>(`SELECT toString(count()) AS rows ${ofTest}`);
       return Number(found?.rows) >= count;
     },
-    // Longer than the batch of a closed page is held, and than the interval of an open one.
+    // Longer than the library holds the batch of a closed page, and than the interval of an open one.
     { deadlineMs: 90_000, what: `${count} events are stored` },
   ).catch(async (error: Error) => {
     const names = (await all()).map((row) => row.event);

@@ -1,4 +1,4 @@
-// A started client of the library in its world, and what tests of its sending ask about it.
+// A started client of the library with its surroundings, for tests of how it sends.
 
 import type { Message } from '../../src/libraries/client/core/messages.js';
 import { createWorld, type TestPage, testSettings, type World } from './client-world.js';
@@ -25,7 +25,7 @@ export function waiting({ texts }: World): string[] {
   return [...texts.keys()].filter((key) => key.startsWith('sluice:1:q:'));
 }
 
-/** When the requests came, in milliseconds after the start. */
+/** Collects when requests arrive from now on, in milliseconds from the call. */
 export function watchTimes(world: World): number[] {
   const times: number[] = [];
   const begin = world.clock.now();

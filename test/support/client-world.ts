@@ -1,5 +1,5 @@
-// The surroundings of a client of the library in tests: a clock that the test turns, storage that survives pages and is
-// shared by tabs, and a server that keeps what it accepted and fails on demand.
+// The surroundings of a client library in tests: a clock that the test advances, storage that survives pages and that tabs share, and a
+// server that keeps what it accepted and fails on demand.
 
 import type {
   Adapters,
@@ -12,7 +12,7 @@ import type { CollectRequest, Message, MessageAnswer } from '../../src/libraries
 import { createStoredProperties } from '../../src/libraries/client/core/stored-properties.js';
 
 export type TestClock = Clock & {
-  /** Moves the clock forward and runs the timers that become due, each with everything that follows from it. */
+  /** Advances the clock, and runs each timer that becomes due with everything that follows from it. */
   advance(ms: number): Promise<void>;
   /** Sets the clock without running anything. */
   set(ms: number): void;
@@ -24,7 +24,7 @@ export type TestClock = Clock & {
 export function createTestClock(startMs = Date.UTC(2026, 2, 1)): TestClock {
   type Timer = { readonly due: number; readonly order: number; readonly callback: () => void };
   const timers = new Set<Timer>();
-  /** Timers follow elapsed time, which setting the clock does not change. */
+  /** Timers follow this, which setting the clock does not change. */
   let elapsed = 0;
   let offset = startMs;
   let order = 0;
@@ -77,7 +77,7 @@ export async function settle(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Storage that tabs share: each tab has a view, which is told of changes by the others. */
+/** Storage that tabs share: each tab has a view, whose listeners hear of the changes by others. */
 export function createSharedStorage() {
   const texts = new Map<string, string>();
   const views: { listeners: ((key: string | undefined) => void)[] }[] = [];
@@ -217,7 +217,7 @@ export type TestPage = {
   readonly client: Client;
   readonly warnings: string[];
   readonly storage: KeyValueStorage;
-  /** The page may be about to end. */
+  /** Fires the event after which the page may end. */
   hide(): void;
   resume(): void;
   /** Lets recording begin, for pages that were opened with `ready: false`. */

@@ -1,5 +1,5 @@
-// A small HTTP proxy in front of the API, where a load balancer would be. It records every request of a browser, even
-// from pages that are gone, and answers some requests itself or not at all.
+// A small HTTP proxy in front of the API, in the place of a load balancer. It records every request of a browser, even from pages that
+// are gone, and answers some requests itself or not at all.
 
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
@@ -50,7 +50,7 @@ export type CollectFront = {
   batches(appId: string): readonly SeenRequest[];
   /** Decides from now on what happens to the requests of one environment; `pass` at the start. */
   treat(appId: string, treat: Treat): void;
-  /** The same by path, such as `/sdk.js`. */
+  /** Decides the same for a path, such as `/sdk.js`. */
   treatPath(path: string, treat: Treat): void;
   close(): void;
 };

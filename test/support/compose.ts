@@ -1,4 +1,4 @@
-// The compose file: its variables filled in, held to the schema of the Compose specification.
+// Reads the compose file with its variables filled in, and validates it by the schema of the Compose specification.
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
@@ -43,7 +43,7 @@ export type ComposeFile = {
 export function interpolate(text: string, variables: Readonly<Record<string, string>>): string {
   const form = /\$\{([A-Z_]+):([-?])([^${}]*)\}/g;
   let filled = text;
-  // A default may have a variable in it, which comes first.
+  // A default may contain a variable, which is filled in first.
   while (filled.search(form) >= 0) {
     filled = filled.replaceAll(form, (_, name, kind, rest) => {
       const value = variables[name] ?? '';
@@ -55,14 +55,14 @@ export function interpolate(text: string, variables: Readonly<Record<string, str
   assert.doesNotMatch(
     filled.replaceAll(/^\s*#.*$/gm, ''),
     /(?<!\$)\$(?!\$)/,
-    'every variable has a form that is filled in here',
+    'every variable has a form that this function knows',
   );
   return filled.replaceAll('$$', () => '$');
 }
 
 /**
- * The file when deploy/.env has these variables, which a service with that `env_file` finds in its environment too, and the shell has
- * others, which count first but come into the file alone.
+ * Reads the file as if deploy/.env had `variables`, which services with that `env_file` also get in their environment. The variables of
+ * the shell take precedence, but no service gets them.
  */
 export function readCompose(
   variables: Readonly<Record<string, string>>,
@@ -89,7 +89,7 @@ export function findInvalid(file: object): string[] {
     : (validator.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
 }
 
-/** The schema names itself by keywords of an older draft than it is written in. */
+/** Removes the schema's own name, whose keywords are of an older draft than the schema. */
 function withoutIds(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withoutIds);
   if (typeof schema !== 'object' || schema === null) return schema;

@@ -1,4 +1,4 @@
-// Starts this machine's redis-server with the settings of a file of deploy/, with a port and data of its own.
+// Starts this machine's redis-server with the settings of a file in deploy/, but with its own port and data.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,7 +7,7 @@ import { freePort } from '../harness/free-port.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 
-/** The values of some settings of a Redis that is started by this command with these arguments. */
+/** Starts Redis by a command; settles with the values of these settings. */
 export async function readRedisSettings(
   [program = 'redis-server', ...args]: readonly string[],
   names: readonly string[],
@@ -19,9 +19,9 @@ export async function readRedisSettings(
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, ...(password === undefined ? {} : { REDISCLI_AUTH: password }) },
   });
-  let said = '';
+  let output = '';
   server.stdout.on('data', (text) => {
-    said += text;
+    output += text;
   });
   const ended = once(server, 'exit');
   const redis = new Redis(port, {
@@ -33,7 +33,7 @@ export async function readRedisSettings(
   redis.on('error', () => undefined);
   try {
     await until(async () => {
-      if (server.exitCode !== null) throw new Error(said);
+      if (server.exitCode !== null) throw new Error(output);
       if (redis.status !== 'ready') await redis.connect();
       return (await redis.ping()) === 'PONG';
     }, 'redis-server answers');

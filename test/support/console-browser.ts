@@ -1,4 +1,4 @@
-// The console in a real browser, as tests use it.
+// The console in a real browser.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ const axe = readFileSync(join(root, 'node_modules/axe-core/axe.min.js'), 'utf8')
 
 export type ConsoleBrowserPage = { readonly page: Page; readonly faults: readonly string[] };
 
-/** An empty page in its own browser context, which may use the clipboard. */
+/** Opens an empty page in its own browser context, which may use the clipboard. */
 export async function openConsole(
   browser: Browser,
   { adminUrl }: Pick<Deployment, 'adminUrl'>,
@@ -31,7 +31,7 @@ export async function openConsole(
   return { page, faults };
 }
 
-/** Opens an invitation's link and chooses a password there. */
+/** Invites a person and opens the link of the invitation, where the person chooses a password. */
 export async function enter(
   page: Page,
   sluice: Pick<Deployment, 'admin' | 'adminUrl'>,
@@ -49,7 +49,7 @@ export async function enter(
   await page.getByRole('navigation').waitFor();
 }
 
-/** Settles when the clipboard has what is wanted: a page that copies is told later than its click ends. */
+/** Settles when the clipboard has the wanted text, which may be later than the end of the click. */
 export async function untilCopied(page: Page, isWanted: (text: string) => boolean): Promise<void> {
   const copied = async () => isWanted(String(await page.evaluate('navigator.clipboard.readText()')));
   await until(copied, 'the clipboard has the text');
@@ -60,9 +60,9 @@ export function openPage(page: Page, name: string): Promise<void> {
   return page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
 }
 
-/** Whether axe finds nothing in a page, or in a frame, and nothing makes it scroll sideways. */
+/** Asserts that axe finds nothing in a page or frame, and that it does not scroll sideways. */
 export async function checkReadable(of: Page | Frame, name: string): Promise<void> {
-  // The browser's debugger evaluates this, since the page's policy does not apply to it.
+  // Playwright evaluates this by the browser's debugger, to which the page's content security policy does not apply.
   const found = await of.evaluate(
     `(() => { const module = undefined; ${axe}; return axe.run(document, { iframes: false }).then(({ violations }) =>
       violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join())); })()`,

@@ -1,4 +1,4 @@
-// People of the console, played by programs with real requests, cookies and the headers of a browser's page.
+// People who use the console, simulated by real requests with the cookies and headers of a browser's page.
 
 import type { Role } from '../../src/contract/roles.js';
 import type { Deployment } from '../harness/sluice.js';
@@ -11,12 +11,12 @@ export type Answer = {
 
 export const password = 'correct horse battery staple';
 
-/** The name of a console's cookie, which has the port of its address. */
+/** The name of a console's cookie, which contains the console's port. */
 export function cookieAt(origin: string, of: 'session' | 'browser' | 'sign_on'): string {
   return `sluice_${of}_${new URL(origin).port}`;
 }
 
-/** A browser's page of the console: it keeps cookies, and sends what a page sends. */
+/** A page of the console: keeps cookies, and sends the headers that a browser's page sends. */
 export class ConsolePage {
   readonly cookies = new Map<string, string>();
   readonly #origin: string;
@@ -60,7 +60,7 @@ export class ConsolePage {
   }
 }
 
-/** The secret of an invitation made on the command line. */
+/** Invites a person on the command line; settles with the secret of the invitation. */
 export async function invite(
   sluice: Pick<Deployment, 'admin'>,
   email: string,

@@ -1,4 +1,4 @@
-// Rounds of crashes as tests: what the clients were told is compared with what is stored, and every crash has to happen.
+// Rounds of chaos with crashes as tests: every crash must happen, and every promise to the clients must be kept.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -8,7 +8,7 @@ import type { RoundResult } from '../chaos/round.js';
 import { createRunner } from '../chaos/runner.js';
 import { faultsOf, type Schedule } from '../chaos/schedule.js';
 
-/** Defines a test for each schedule, and one which checks that every process died where it had to. */
+/** Defines a test for each schedule, and one that checks that every process died where it had to. */
 export function testCrashes(schedules: readonly Schedule[]): void {
   const runner = createRunner();
   const results: RoundResult[] = [];

@@ -1,5 +1,5 @@
-// The opening of tests of deletions: a deployment with an account and a stranger's, and their tokens. Started while the test's file is
-// loaded, and ended after its tests.
+// The set-up of deletion tests: a deployment with two accounts and their tokens. Call it while the test's file is loaded; it ends after
+// the tests.
 
 import { after } from 'node:test';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
@@ -9,7 +9,7 @@ import { type Child, type SluiceHandle, startClickHouse } from '../harness/servi
 import type { SluiceOptions } from '../harness/sluice.js';
 import { ownSluice } from './sluice.js';
 
-/** Of the account the first two app_ids, Main Production and Staging, and of the stranger's the first one. */
+/** `main` and `staging` are environments of the account, `elsewhere` is one of the stranger. */
 export type DeletionWorld = {
   readonly sluice: SluiceHandle;
   readonly worker: Child;

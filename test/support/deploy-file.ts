@@ -25,7 +25,7 @@ export function listDeployFiles(folder: string, ending: string): string[] {
     .sort();
 }
 
-/** All documents of a YAML text. A mere warning of the parser also fails. */
+/** Parses all documents of a YAML text; even a warning of the parser fails the test. */
 export function parseYaml(text: string, what: string): unknown[] {
   const documents = parseAllDocuments(text, { merge: true, uniqueKeys: true });
   assert.ok(Array.isArray(documents), `${what} is empty`);

@@ -1,13 +1,13 @@
-// A DNS server of a test: it answers some names and is silent about all others.
+// A DNS server for tests: it answers for some names and ignores all others.
 
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { type AddressInfo, isIP } from 'node:net';
 
 export type DnsServer = {
-  /** As `Resolver.setServers` takes it. */
+  /** The address in the form of `Resolver.setServers`. */
   readonly address: string;
-  /** How many questions came. */
+  /** How many questions arrived. */
   readonly asked: () => number;
   readonly stop: () => void;
 };
@@ -15,7 +15,7 @@ export type DnsServer = {
 const typeIPv4 = 1;
 const typeIPv6 = 28;
 
-/** `known`: the addresses of each name that is answered. It answers questions for the family of none with an empty list. */
+/** `known` has the addresses of each name; a question for a family of which the name has none is answered with an empty list. */
 export async function startDnsServer(known: Readonly<Record<string, readonly string[]>>): Promise<DnsServer> {
   const socket = createSocket('udp4');
   let count = 0;
@@ -25,7 +25,7 @@ export async function startDnsServer(known: Readonly<Record<string, readonly str
     const addresses = known[name];
     if (addresses === undefined) return;
     const ofType = addresses.filter((address) => (isIP(address) === 4 ? typeIPv4 : typeIPv6) === type);
-    // The id, then flags of an answer, one question, and the number of records.
+    // The id (copied below), then the flags of an answer, one question, and the number of records.
     const header = Buffer.from([0, 0, 0x81, 0x80, 0, 1, 0, ofType.length, 0, 0, 0, 0]);
     question.copy(header, 0, 0, 2);
     const records = ofType.map((address) => recordOf(type, bytesOf(address)));
@@ -47,12 +47,12 @@ function readQuestion(message: Buffer): { name: string; type: number; end: numbe
   return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 };
 }
 
-/** The name of the question, of the class for the internet, good for a minute. */
+/** A record of class IN, valid for a minute; its name is a pointer to that of the question. */
 function recordOf(type: number, bytes: readonly number[]): Buffer {
   return Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 60, 0, bytes.length, ...bytes]);
 }
 
-/** Of IPv6 only addresses that are written in full. */
+/** IPv6 addresses must be written in full. */
 function bytesOf(address: string): number[] {
   if (isIP(address) === 4) return address.split('.').map(Number);
   return address.split(':').flatMap((part) => {

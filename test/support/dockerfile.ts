@@ -1,5 +1,5 @@
-// Executes a Dockerfile without a container engine: every stage is a folder, and its commands run there on this machine's
-// system, with this machine's node instead of the base image's.
+// Executes the Dockerfile without a container engine: every stage is a folder, where its commands run with this machine's programs and
+// node instead of the base image's.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -25,7 +25,7 @@ type Stage = {
   readonly folder: string;
   workdir: string;
   env: Record<string, string>;
-  /** Of the build, with their defaults. */
+  /** The build's arguments, with their defaults. */
   readonly args: Record<string, string>;
   readonly labels: Record<string, string>;
   user: string;
@@ -35,8 +35,8 @@ type Stage = {
 };
 
 /**
- * Builds the image. `installed`: a command that is not run because its result exists already, and the folder of this
- * project that takes its place.
+ * Builds the image. `installed` has a command that is not run because this project already has its result, and the folder with the
+ * result.
  */
 export function buildImage(installed: { readonly command: string; readonly folder: string }): Image {
   const stages = new Map<string, Stage>();
@@ -63,7 +63,7 @@ export function buildImage(installed: { readonly command: string; readonly folde
 
 function newStage(): Stage {
   const folder = tempDir('image');
-  // The image's user is somebody else.
+  // The image's user is not the test's, but must be able to read it.
   chmodSync(folder, 0o755);
   return {
     folder,
@@ -158,13 +158,13 @@ const [everything, ...sentLines] = readFileSync(join(root, '.dockerignore'), 'ut
   .filter((line) => line !== '' && !line.startsWith('#'));
 assert.equal(everything, '*', '.dockerignore leaves out everything first');
 
-/** What .dockerignore lets through, each as a plain path. */
+/** The paths that .dockerignore lets through. */
 const sent = sentLines.map((line) => {
   assert.match(line, /^![\w./-]+$/, '.dockerignore names plain paths');
   return join(root, line.slice(1));
 });
 
-/** Whether a file of the project gets into the build's context, or is a folder on the path to one that does. */
+/** Whether a file or folder of the project gets into the build's context, or leads to one that does. */
 function isSent(file: string): boolean {
   return sent.some((path) => file === path || file.startsWith(`${path}/`) || path.startsWith(`${file}/`));
 }

@@ -1,4 +1,4 @@
-// A registry without accounts on a real Redis, for tests of what is in it. It needs neither ClickHouse nor processes of ours.
+// A registry without accounts on a real Redis, for tests of its documents. It needs neither ClickHouse nor our processes.
 
 import { randomUUID } from 'node:crypto';
 import type { Redis } from '../../src/packages/ioredis.js';
@@ -7,9 +7,9 @@ import { startStore } from './stores.js';
 
 export type EmptyRegistry = {
   readonly redis: Redis;
-  /** Forgets everything but the deployment. */
+  /** Removes everything, and writes the document of a new deployment. */
   clear(): Promise<void>;
-  /** Writes documents as they are, such as ones from before there was a bound. */
+  /** Writes documents unchecked, such as older ones that exceed a newer bound. */
   write(documents: Readonly<Record<string, object>>): Promise<void>;
 };
 

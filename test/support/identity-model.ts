@@ -1,5 +1,5 @@
-// What users, events and properties must look like after a sequence of requests: the simplest possible model of one
-// environment, a union-find over ids and a log of properties.
+// The simplest possible model of one environment: a union-find over ids and a log of properties say what users, events and properties
+// must be after a sequence of requests.
 
 export type EventOf = {
   /** Unique in its environment. */
@@ -59,7 +59,7 @@ export class IdentityModel {
     return Object.fromEntries(this.#identities);
   }
 
-  /** The properties that were set for each identity itself. */
+  /** The properties that calls set for each identity, not those of its whole user. */
   propertiesByIdentity(): Record<string, Record<string, string>> {
     const found: Record<string, Record<string, string>> = {};
     for (const { identity, properties } of this.#properties) {
@@ -135,7 +135,7 @@ class UnionFind {
   }
 }
 
-/** Ids of both kinds in one set: an identity "7" is not the user_id "7". */
+/** The prefixes keep the ids of both kinds apart: the identity "7" is not the user_id "7". */
 function named(identity: string): string {
   return `@${identity}`;
 }

@@ -1,4 +1,4 @@
-// A keeper for ClickHouse's replicated tables: ZooKeeper, as Debian packs it.
+// Debian's ZooKeeper, as the keeper of ClickHouse's replicated tables.
 
 import { existsSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -9,10 +9,10 @@ import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
-/** Where Debian's packages put libraries of Java, and where deploy/local/unpack.mjs does. */
+/** The folders where Debian's packages install Java libraries, and where deploy/local/unpack.mjs unpacks them. */
 const folders = ['/usr/share/java', join(root, 'node_modules/.cache/sluice')];
 
-/** Starts one; settles when it answers. */
+/** Starts a keeper; settles when it answers. */
 export async function startKeeper(): Promise<Child & { readonly port: number }> {
   const dir = tempDir('keeper');
   const port = await freePort();
@@ -50,7 +50,7 @@ function libraryOf(name: string): string {
   return found;
 }
 
-/** Whether a session could begin: it says of itself how it does. */
+/** Whether the keeper serves clients: it then answers `srvr` with its version. */
 async function answers(port: number): Promise<boolean> {
   return new Promise((settle) => {
     const socket = connect(port, '127.0.0.1', () => socket.write('srvr'));

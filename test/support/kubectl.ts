@@ -1,4 +1,4 @@
-// kubectl's own view of manifests, as far as it needs no cluster.
+// Runs those commands of kubectl that need no cluster.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -7,7 +7,7 @@ import { delimiter, join } from 'node:path';
 import { parseYaml, root } from './deploy-file.js';
 import type { Manifest } from './kubernetes.js';
 
-/** The path where deploy/local/unpack.mjs puts it. */
+/** The folder where deploy/local/unpack.mjs unpacks kubectl. */
 const unpackedDir = join(root, 'node_modules/.cache/sluice');
 
 /** What `kubectl apply -k` of a folder would apply. */

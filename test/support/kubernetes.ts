@@ -44,7 +44,7 @@ export function findInvalid({ apiVersion, kind, ...rest }: Manifest): string[] {
   }
 }
 
-/** The compiler's errors for objects as literals of their types: wrong and unknown fields. */
+/** Compiles the objects as literals of their types; returns the compiler's errors about wrong and unknown fields. */
 export function findMistyped(manifests: readonly Manifest[]): string {
   const folder = tempDir('manifests');
   symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));

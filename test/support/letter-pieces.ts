@@ -1,4 +1,4 @@
-// A long text of known pieces: each of one letter, of lengths that change.
+// The pieces of a long text that sender and reader both know: each repeats one letter, and their lengths differ.
 
 const letters = Array.from({ length: 26 }, (_, letter) => Buffer.alloc(66_000, 0x61 + letter));
 

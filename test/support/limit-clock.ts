@@ -1,11 +1,11 @@
-// The clock of rate limits. It is Redis's own clock plus an offset in the state of a shard.
+// Advances the clock of rate limits, which is Redis's own clock plus an offset in the state of a shard.
 
 import { shardKeys } from '../../src/redis/keys.js';
 import { withRedis } from '../harness/redis-client.js';
 
 /**
- * Moves the clock of rate limits forward, for all users of all environments of a deployment with one shard. It is for tests
- * of what happens after a window. Other tests check that a window really lasts as long.
+ * Advances the clock for all environments of a deployment with one shard. This is for tests of what happens after a window; other tests
+ * check how long a window really lasts.
  */
 export async function forwardLimitClock(
   sluice: { readonly redisUrl: string },

@@ -1,4 +1,4 @@
-// Who reaches whom by Kubernetes's network policies: what is let out at one end has to be let in at the other.
+// Evaluates Kubernetes's network policies: which connections they let out of a pod, and which into one.
 
 import { BlockList, isIPv6 } from 'node:net';
 import { type Labels, type Manifest, selects } from './kubernetes.js';
@@ -26,7 +26,7 @@ export type Policy = Manifest & {
 /** One end of a connection: a pod of the policies' namespace or of another one, or an address outside of the cluster. */
 export type End = { readonly pod: Labels; readonly namespace?: Labels } | { readonly address: string };
 
-/** Whether a pod of the policies' namespace may open a connection to an end. `port` is the number. */
+/** Whether the policies let a pod of their namespace connect to the other end, or (`Ingress`) accept a connection from it. */
 export function lets(
   policies: readonly Policy[],
   direction: 'Ingress' | 'Egress',

@@ -1,4 +1,4 @@
-// Parquet files of any schema, also of those that no program here writes: uncompressed, one page of plain values for each column.
+// Writes Parquet files of any schema, including schemas that no program at hand writes: uncompressed, one page of plain values a column.
 // @see https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
 /** An element of the schema, in the order of the file. Groups have `children`, columns `values`. */
@@ -8,7 +8,7 @@ export type Element = {
   readonly children?: number;
   readonly converted?: 'UTF8' | 'MAP' | 'LIST';
   readonly logical?: 'MAP' | 'LIST';
-  /** Integers or texts, with the repetition and definition level of each place, which has a value at the highest definition. */
+  /** Integers or texts. `levels` has the levels of each slot; only slots of the highest definition level have a value. */
   readonly values?: readonly (number | string)[];
   readonly levels?: readonly (readonly [repetition: number, definition: number])[];
 };
@@ -73,7 +73,7 @@ function schemaOf({ name, is, children, converted, logical, values }: Element): 
   });
 }
 
-/** INT32 or BYTE_ARRAY. */
+/** The Parquet type of the values: 6 is BYTE_ARRAY, 1 is INT32. */
 function typeOf(values: Element['values']): number {
   return typeof values?.[0] === 'string' ? 6 : 1;
 }

@@ -1,27 +1,26 @@
-// Pending deletions and exports that only count: members without a request, in the sets by time and by account.
+// Adds pending deletions and exports that only count towards limits: members of the sets, without a request.
 
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
 
 const { pendingDeletions, pendingDeletionsByAccount, exports, exportsByAccount } = registryKeys;
 
-/** Adds pending deletions, as the oldest ones. */
+/** Adds pending deletions that are older than all others. */
 export async function addPending(redis: Redis, members: readonly string[]): Promise<void> {
   await add(redis, [pendingDeletions, pendingDeletionsByAccount], members, 1);
 }
 
-/** Removes pending deletions; all, if none is named. */
+/** Removes these pending deletions, or all if none is named. */
 export async function removePending(redis: Redis, ...members: readonly string[]): Promise<void> {
   const keys = [pendingDeletions, pendingDeletionsByAccount];
   for (const key of keys) await (members.length === 0 ? redis.del(key) : redis.zrem(key, ...members));
 }
 
-/** Adds exports that end from then on. */
+/** Adds exports that end at this time and the milliseconds after it. */
 export async function addExports(redis: Redis, members: readonly string[], endMs: number): Promise<void> {
   await add(redis, [exports, exportsByAccount], members, endMs);
 }
 
-/** Removes exports. */
 export async function removeExports(redis: Redis, members: readonly string[]): Promise<void> {
   for (const key of [exports, exportsByAccount]) await redis.zrem(key, ...members);
 }

@@ -1,5 +1,5 @@
-// A phone for tests of the mobile surfaces: storage that survives its apps and answers later, a network that leads to a
-// test server, sensors that tests move, and a clock that they turn.
+// A simulated phone for tests of the mobile surfaces: asynchronous storage that survives its apps, a network that leads to a test server,
+// and sensors and a clock that tests control.
 
 import type { Clock, TransportAnswer } from '../../src/libraries/client/core/adapters.js';
 import type {
@@ -22,7 +22,7 @@ type Adapters = DeviceAdapters & PairingAdapters & RuntimeAdapters;
 
 /** One run of an app on the phone, from its start until it is killed. */
 export type Run = {
-  /** What the app hands to a surface. */
+  /** What the app passes to the surface. */
   readonly adapters: Adapters & { readonly baseUrl: string };
   readonly warnings: string[];
   /** The codes that were shown; `''` each time a code was hidden. */
@@ -61,7 +61,7 @@ export type TestPairings = {
   answer: () => TransportAnswer | Promise<TransportAnswer>;
 };
 
-/** An empty phone, beside a server that accepts everything. */
+/** An empty phone, with a server that accepts everything. */
 export function createPhone(): Phone {
   const clock = createTestClock();
   const server = createTestServer();
@@ -145,12 +145,12 @@ export function createPhone(): Phone {
       warnings,
       codes,
       leaveFront() {
-        for (const state of ['inactive', 'background']) states.tell(state);
+        for (const state of ['inactive', 'background']) states.notify(state);
       },
-      comeToFront: () => states.tell('active'),
-      networkBack: () => networks.tell(),
-      showScreen: screens.tell,
-      shake: () => shakes.tell(),
+      comeToFront: () => states.notify('active'),
+      networkBack: () => networks.notify(),
+      showScreen: screens.notify,
+      shake: () => shakes.notify(),
       shakeListenerCount: shakes.count,
       kill() {
         killed = true;
@@ -169,7 +169,7 @@ function createListeners<T>() {
       listeners.add(listener);
       return { remove: () => void listeners.delete(listener) };
     },
-    tell(value: T): void {
+    notify(value: T): void {
       for (const listener of listeners) listener(value);
     },
     count: () => listeners.size,

@@ -1,5 +1,5 @@
-// A process that records numbered events and a user's properties in a spool until it is killed. It writes down which of
-// them the library has promised to keep. With `--drain` it sends what is in the spool and ends.
+// A process that records numbered events and a user's properties in a spool until it is killed, and notes in a file which of them the
+// library has promised to keep. With `--drain` it sends what is in the spool and ends.
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -16,14 +16,14 @@ const { values } = parseArgs({
   },
 });
 
-/** Calls that are awaited together. */
+/** How many events are recorded before their promises are awaited together. */
 const group = 40;
 
 const sluice = createSluice({
   appId: values['app-id'],
   baseUrl: values.url,
   spoolFolder: values.spool,
-  // So few that most waiting records are only in the files.
+  // Few, so that most waiting records are only in the files.
   queueRecords: 100,
   batchRecords: 25,
   intervalMs: 5,

@@ -1,4 +1,4 @@
-// The library for servers with a server that answers as the test says, and what the library reports.
+// The library for servers, with a server that answers as the test says, and the reports of the library.
 
 import {
   createSluice,
@@ -12,7 +12,7 @@ import { type AnsweringServer, startAnsweringServer } from './answering-server.j
 
 export type ProducerWorld = {
   readonly server: AnsweringServer;
-  /** Another server takes its place. What earlier clients have sent never arrives there, however late it comes. */
+  /** Starts another server in place of this one. Nothing that earlier clients sent arrives there, however late. */
   readonly replaceServer: () => Promise<AnsweringServer>;
   readonly problems: Problem[];
   readonly dropped: Dropped[];

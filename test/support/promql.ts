@@ -1,5 +1,5 @@
-// Reads PromQL expressions: the metrics and labels that they name, and the values that labels are compared with. Knows
-// only as much of the language as the rules and the dashboard use.
+// Reads which metrics, labels and label values PromQL expressions name. It knows only as much of the language as the rules and the
+// dashboard use.
 
 export type Selector = {
   readonly metric: string;

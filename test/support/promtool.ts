@@ -1,4 +1,4 @@
-// Prometheus's own checks of its files.
+// Runs Prometheus's own checks of its files.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { delimiter, join } from 'node:path';
 import { tempDir } from '../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
-/** The path where deploy/local/unpack.mjs puts it. */
+/** The folder where deploy/local/unpack.mjs unpacks promtool. */
 const unpackedDir = join(root, 'node_modules/.cache/sluice');
 
 /** Runs promtool in a folder; returns its output and whether it found no fault. */
@@ -22,7 +22,7 @@ export function promtool(cwd: string, ...args: readonly string[]): { status: num
   return { status: status ?? -1, said: `${stdout}${stderr}` };
 }
 
-/** Lets promtool parse expressions, as if recording rules had them. */
+/** Checks expressions by promtool, as those of recording rules. */
 export function checkExpressions(expressions: readonly string[]): { status: number; said: string } {
   const folder = tempDir('expressions');
   const rules = expressions.map((expr, at) => ({ record: `checked:expression:${at}`, expr }));

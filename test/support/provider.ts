@@ -1,33 +1,33 @@
-// A provider of OpenID Connect for tests of the single sign-on, and a browser that goes there and back. What the real provider never
-// does, a test does to the answer of its token endpoint.
+// An OpenID Connect provider for tests of single sign-on, and a browser that goes there and back. A test can change the answers of the
+// token endpoint to what no real provider sends.
 
 import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import Provider from 'oidc-provider';
 
-/** What the provider says of a person. */
+/** What the provider states about a person. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 export type TestProvider = {
-  /** People by their subject. */
+  /** The claims of people by their subject. */
   readonly people: Map<string, Claims>;
-  /** The subject of the person who signs in there next. */
+  /** The subject of the person who signs in next. */
   subject: string;
-  /** Changes ID tokens on their way. */
+  /** Changes ID tokens on their way to the service. */
   forge: ((idToken: string) => string) | undefined;
-  /** Gives a code's tokens again and again, as it may not. */
+  /** Whether the provider gives the last tokens again for any code, which is forbidden. */
   repeats: boolean;
   close(): Promise<void>;
 };
 
 export const client = { id: 'sluice', secret: 'a secret of the client' } as const;
 
-/** The provider's key, for as long as the process lives: the service remembers its public half. */
+/** The provider's key. It stays the same in this process, since the service caches its public half. */
 export const providerKey = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
 const kid = 'a key of the provider';
 
-/** The claims of an ID token, with others, under a signature of this kind: by the provider's key, another one, a secret, or none. */
+/** An ID token with changed claims, signed by the provider's key, another key or a secret, or not at all. */
 export function signedAnew(
   idToken: string,
   more: Claims,
@@ -69,7 +69,7 @@ export async function startProvider(port: number, returnTo: string): Promise<Tes
   const test: Omit<TestProvider, 'close'> = { people, subject: '', forge: undefined, repeats: false };
   const handle = provider.callback();
   let tokens: string | undefined;
-  /** Changes the answer that the provider is about to give. */
+  /** Changes the answer that the provider will give. */
   const tamper = (res: ServerResponse) => {
     const end = res.end.bind(res);
     const changed = (body: string) => {
@@ -117,7 +117,7 @@ export class SignOnBrowser {
     return jar;
   }
 
-  /** Goes to an address; settles with the status, and where it leads to. */
+  /** Requests an address; settles with the status, and where it redirects to. */
   async go(url: string, site: 'same-origin' | 'cross-site'): Promise<{ status: number; to: string }> {
     const jar = this.cookies(new URL(url).origin);
     const response = await fetch(url, {

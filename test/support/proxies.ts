@@ -12,7 +12,7 @@ import { readDeployFile, root } from './deploy-file.js';
 
 export type StartedProxy = Child & {
   readonly origin: string;
-  /** A file with the certificate that signs the one it shows. */
+  /** A file with the certificate of the authority that signed the proxy's. */
   readonly authority: string;
   readonly adminOrigin?: string;
 };
@@ -44,7 +44,7 @@ export async function startNginx({ apiPort }: Upstream): Promise<StartedProxy> {
   return start('nginx', args, plainEnvironment(), port, { authority: join(dir, 'certificate.pem') });
 }
 
-/** Starts Caddy with deploy/proxy/Caddyfile, and with certificates of its own instead of public ones. */
+/** Starts Caddy with deploy/proxy/Caddyfile; it makes certificates itself instead of fetching public ones. */
 export async function startCaddy({ apiPort, adminPort }: Upstream): Promise<StartedProxy> {
   const dir = tempDir('caddy');
   const [port, ownAdminPort, redirectPort] = [await freePort(), await freePort(), await freePort()];
@@ -105,7 +105,7 @@ function accepts(port: number): Promise<boolean> {
   });
 }
 
-/** On the PATH, or where deploy/local/unpack.mjs puts it. */
+/** The path of a program on the PATH, or where deploy/local/unpack.mjs unpacks it. */
 export function programPath(program: string): string {
   const folders = [...(process.env.PATH ?? '').split(delimiter), join(root, 'node_modules/.cache/sluice')];
   const path = folders.map((folder) => join(folder, program)).find((each) => existsSync(each));
@@ -120,7 +120,7 @@ function replaced(text: string, replacements: readonly (readonly [string, string
   }, text);
 }
 
-/** A key and a certificate that it signs itself. */
+/** Makes a key and a self-signed certificate. */
 export function makeCertificate(dir: string): void {
   const { status, stderr } = spawnSync(
     'openssl',

@@ -1,5 +1,5 @@
-// The opening of tests of faults of Redis: a deployment of which some processes reach Redis by a proxy. Started while the test's file is
-// loaded, and ended after its tests.
+// The set-up of tests of Redis faults: a deployment of which some processes reach Redis through a proxy. Call it while the test's file is
+// loaded; it ends after the tests.
 
 import { after } from 'node:test';
 import { connectTestRedis } from '../harness/redis-client.js';
@@ -8,7 +8,7 @@ import { ownSluice } from './sluice.js';
 
 /** `redis` is the test's own connection, which no proxy disturbs. */
 export async function redisWorld(processes: 'apiEnv' | 'workerEnv', env: Record<string, string> = {}) {
-  // These faults have nothing to do with Redis's disk, and a slow one must not decide about commits.
+  // These faults do not concern Redis's disk, and a slow disk must not decide the outcome of commits.
   const server = await startRedis({ appendfsync: 'no' });
   const proxy = await startTcpProxy({ port: server.port });
   const sluice = await ownSluice({

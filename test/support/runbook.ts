@@ -1,4 +1,4 @@
-// The blocks of commands of a page, such as deploy/RUNBOOK.md, and running them as its reader would, in a shell.
+// Reads the command blocks of a page such as deploy/RUNBOOK.md, and runs them in a shell as its reader would.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -10,7 +10,7 @@ import { root } from './deploy-file.js';
 
 export type Block = { readonly section: string; readonly commands: string };
 
-/** The blocks marked `sh` of a page, in their order, each with the heading or the bold step above it. */
+/** The `sh` blocks of a page in their order, each with the heading or numbered step above it. */
 export function readBlocks(page: string): Block[] {
   const blocks: Block[] = [];
   let section = '';
@@ -30,7 +30,7 @@ export function readBlocks(page: string): Block[] {
   return blocks;
 }
 
-/** Definitions of the pages' variables and functions for a test's deployment. */
+/** Defines the shell functions that the pages use, for a test's deployment. */
 export const prelude = `
 sluice() { node "$ROOT/dist/$1.js" "\${@:2}"; }
 admin() { sluice src/admin/main "$@"; }
@@ -39,7 +39,7 @@ redis() { sluice src/admin/redis "$@"; }
 clickhouse() { sluice src/admin/clickhouse "$@"; }
 `;
 
-/** Runs a block in a folder; settles with what it printed. Rejects with that when a command fails. */
+/** Runs a block in a folder; settles with its output, or rejects with it when a command fails. */
 export async function runBlock(
   sluice: Deployment,
   block: Block,
@@ -61,20 +61,20 @@ export async function runBlock(
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let said = '';
+  let output = '';
   for (const stream of [shell.stdout, shell.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
-      said += text;
+      output += text;
     });
   }
   const timer = setTimeout(() => shell.kill('SIGKILL'), 240_000);
   const [code] = await once(shell, 'close');
   clearTimeout(timer);
-  assert.equal(code, 0, `${block.section}:\n${block.commands}\n\n${said}`);
-  return said;
+  assert.equal(code, 0, `${block.section}:\n${block.commands}\n\n${output}`);
+  return output;
 }
 
-/** The blocks of a section that only an installation can run, each with its lines. */
+/** The `text` blocks of a section, which only a real installation can run. */
 export function readOwnBlocks(page: string, heading: string): string[] {
   const section = page.split(/^#{2,3} /m).find((text) => text.startsWith(`${heading}\n`));
   assert.ok(section, `there is a section ${heading}`);
@@ -83,13 +83,13 @@ export function readOwnBlocks(page: string, heading: string): string[] {
 
 export type StubbedRun = {
   readonly printed: string;
-  /** The words of each command, in order. */
+  /** Each command as the list of its words, in order. */
   readonly commands: readonly (readonly string[])[];
-  /** What the last command read. */
+  /** What the last command read from its standard input. */
   readonly read: string;
 };
 
-/** Runs a script with programs in whose place something stands that notes its words and what it reads, and prints `answer`. */
+/** Runs a script with stubs for these programs, which note their arguments and input and print `answer`. */
 export function runStubbed(
   script: string,
   programs: readonly string[],

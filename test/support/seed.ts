@@ -1,5 +1,5 @@
-// The seed of every random test. It is fixed, so that the result of a run depends on the code and not on luck. To try
-// others: `TEST_SEED=7 npm test -- NAME`, or `TEST_SEED=new`, which draws one. A failure prints it.
+// The seed of every random test. It is fixed, so that the result of a run depends only on the code. `TEST_SEED=7 npm test -- NAME` takes
+// another seed, and `TEST_SEED=new` draws one. A failure prints it.
 
 import { randomInt } from 'node:crypto';
 

@@ -1,4 +1,4 @@
-// A shard of a private Redis, loaded for a deployment, and commits to it through the script itself.
+// A loaded shard in a private Redis, with commits to it by the script alone or by a committer.
 
 import { createHash } from 'node:crypto';
 import { after } from 'node:test';
@@ -41,7 +41,7 @@ export type CommitOverrides = {
   readonly script?: Script;
 };
 
-/** Makes the shard take commits, as a start of the service does. */
+/** Loads the shard so that it accepts commits, as the start of the service does. */
 export async function loadShard(
   redis: Redis,
   shard = 0,
@@ -50,7 +50,7 @@ export async function loadShard(
   nonce = 'test',
 ): Promise<void> {
   const state = shardKeys.state(shard);
-  // The process that may load a shard notes its nonce there.
+  // The script loads a shard only for the process whose nonce is in its state.
   await redis.hset(state, 'loading', nonce);
   await runScript(
     redis,
@@ -60,7 +60,7 @@ export async function loadShard(
   );
 }
 
-/** Suppressions without any user. */
+/** Suppressions that contain no user. */
 export const noSuppressions: Suppressions = {
   version: () => 0,
   of: () => undefined,
@@ -68,13 +68,13 @@ export const noSuppressions: Suppressions = {
   close: () => undefined,
 };
 
-/** A request of an account, with one group. */
+/** A submission of one group for an account. */
 export function submissionOf(group: Group, accountId = '1'): Submission {
   const registryVersion = Number.MAX_SAFE_INTEGER;
   return { accountId, registryVersion, groups: [group], renew: () => undefined };
 }
 
-/** A committer of a shard on a Redis of its own. Started while the test's file is loaded, and ended after its tests. */
+/** Starts a committer for a shard in a Redis of its own. Call it while the test's file is loaded; it ends after the tests. */
 export async function startCommitter(over: Partial<CommitterOptions> = {}) {
   const { server, redis: admin } = await startStore();
   const log = createLog('test', 'silent');
@@ -105,7 +105,7 @@ export async function startCommitter(over: Partial<CommitterOptions> = {}) {
   return { redis, committer, submit };
 }
 
-/** Seals what is open and as old; settles with the outstanding segments, the oldest first. */
+/** Seals the open segments of at least this age; settles with all outstanding ones, the oldest first. */
 export async function sealAll(redis: Redis, ageMs = 0): Promise<Segment[]> {
   const keys = [shardKeys.state(0), shardKeys.segments(0)];
   const members = await runScript(redis, scripts.seal, keys, [epoch, ageMs, 1_000, ...tables]);
@@ -114,7 +114,7 @@ export async function sealAll(redis: Redis, ageMs = 0): Promise<Segment[]> {
 
 let sequence = 0;
 
-/** Runs the commit script; settles with its answer, letters by group also where the script gives them for all records. */
+/** Runs the commit script; settles with its answer. Where the script answers for all records at once, expands that into letters by group. */
 export async function commit(
   redis: Redis,
   groups: readonly Group[],
@@ -149,7 +149,7 @@ export function group(list: IngestRecord[], limits: LimitCheck[] = []): Group {
 
 const encodeEvent = rowEncoder('events');
 
-/** A row of the table events for a test. `claim` of the same text is the same claim. */
+/** A row of the table events. Records with equal `claim` texts make the same claim. */
 export function eventRecord(name: string, claim?: string): IngestRecord {
   const eventId = claim === undefined ? uniqueEventId() : eventIdOf(claim);
   return {
@@ -160,14 +160,14 @@ export function eventRecord(name: string, claim?: string): IngestRecord {
 }
 
 /**
- * 32 hexadecimal digits of a hash, like real ids. If the id were the text itself, the search in a bucket could match across
- * two entries whenever the bytes of a minute are part of the text.
+ * 32 hexadecimal digits of a hash, like real ids. The text itself would not do: if it contained the bytes of a minute, the search in a
+ * bucket of claims could match across two entries.
  */
 export function eventIdOf(claim: string): string {
   return createHash('sha256').update(claim).digest('hex').slice(0, 32);
 }
 
-/** Everything a Redis holds, so that two states can be compared. */
+/** Dumps everything in a Redis, so that two states can be compared. */
 export async function dumpAll(redis: Redis): Promise<Map<string, string>> {
   const dump = new Map<string, string>();
   for (const key of (await redis.keys('*')).sort()) {

@@ -1,18 +1,18 @@
-// The deployment of a test file. Whoever ends or pauses a process, looks into it, moves a clock, or counts what is not of the file's
-// environments has its own. All others share one, each with accounts of its own: `npm test` starts it once for its run.
+// The deployment of a test file. A file has its own if it ends, pauses or inspects processes, moves a clock, or counts things outside of
+// its environments. All others share one, which `npm test` starts once for its run, and create their own accounts.
 
 import { after } from 'node:test';
 import { type Deployment, type SluiceHandle, type SluiceOptions, startSluice } from '../harness/sluice.js';
 import { runsSluice, toShare } from '../runner/share-sluice.js';
 
-/** Both are called while the test's file is loaded, and end what they start after its tests. */
+/** Starts a deployment that ends after the file's tests. Call this and `sharedSluice` while the test's file is loaded. */
 export async function ownSluice(options?: SluiceOptions): Promise<SluiceHandle> {
   const sluice = await startSluice(options);
   after(() => sluice.stop());
   return sluice;
 }
 
-/** With two API processes, a worker, and an app_id that is the file's own. A file that runs by itself starts it. */
+/** The shared deployment: two API processes, a worker, and an app_id of the file's own. A file that runs alone starts it itself. */
 export async function sharedSluice(): Promise<Deployment> {
   return (await runsSluice()) ?? ownSluice(toShare);
 }

@@ -1,7 +1,6 @@
-// ClickHouse's own server with files in its config.d and, beside them, what the packages' config.xml says of logs, in files and in
-// tables: every section with its partitions, times and sizes. It leaves out what they have besides: other ports, TLS, caches,
-// dictionaries, and the reports of crashes that the packages send to ClickHouse's makers. As a library the server writes errors to
-// its file of errors, and nothing to its other file or to the console.
+// The ClickHouse server as its packages configure it, with files of a test in config.d. From the packages' config.xml it has every section
+// on logs, in files and in tables. It leaves out other ports, TLS, caches, dictionaries, and the crash reports that packages send to
+// ClickHouse's makers. Since the server runs as a library, it writes only its error log, not the other log or the console.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,13 +12,13 @@ import { root } from './deploy-file.js';
 
 const month = 'toYYYYMM(event_date)';
 
-/** How config.xml divides its logs in tables, and how long it keeps them, if not for ever. */
-const tableLogs: Readonly<Record<string, { readonly dividedBy?: string; readonly ttl?: string }>> = {
-  query_log: { dividedBy: month },
-  trace_log: { dividedBy: month },
-  query_thread_log: { dividedBy: month },
-  query_views_log: { dividedBy: month },
-  part_log: { dividedBy: month },
+/** How config.xml partitions the log tables, and how long it keeps them if not for ever. */
+const tableLogs: Readonly<Record<string, { readonly partitionBy?: string; readonly ttl?: string }>> = {
+  query_log: { partitionBy: month },
+  trace_log: { partitionBy: month },
+  query_thread_log: { partitionBy: month },
+  query_views_log: { partitionBy: month },
+  part_log: { partitionBy: month },
   text_log: {},
   metric_log: {},
   latency_log: {},
@@ -27,20 +26,20 @@ const tableLogs: Readonly<Record<string, { readonly dividedBy?: string; readonly
   query_metric_log: {},
   asynchronous_metric_log: {},
   opentelemetry_span_log: {},
-  // Made when the server starts, with a section that is there and empty.
-  crash_log: { dividedBy: '' },
-  processors_profile_log: { dividedBy: month, ttl: 'event_date + INTERVAL 30 DAY DELETE' },
-  asynchronous_insert_log: { dividedBy: 'event_date', ttl: 'event_date + INTERVAL 3 DAY' },
-  backup_log: { dividedBy: month },
-  s3queue_log: { dividedBy: month },
-  blob_storage_log: { dividedBy: month, ttl: 'event_date + INTERVAL 30 DAY' },
+  // The section has an empty partition_by; the server makes this table at its start.
+  crash_log: { partitionBy: '' },
+  processors_profile_log: { partitionBy: month, ttl: 'event_date + INTERVAL 30 DAY DELETE' },
+  asynchronous_insert_log: { partitionBy: 'event_date', ttl: 'event_date + INTERVAL 3 DAY' },
+  backup_log: { partitionBy: month },
+  s3queue_log: { partitionBy: month },
+  blob_storage_log: { partitionBy: month, ttl: 'event_date + INTERVAL 30 DAY' },
 };
 const sampledLogs = ['metric_log', 'latency_log', 'error_log', 'query_metric_log'];
-/** These have no sizes there. */
+/** The logs whose sections have no sizes in config.xml. */
 const unsizedLogs = ['query_views_log', 'backup_log', 's3queue_log', 'blob_storage_log'];
 
 export type StockOptions = {
-  /** Of the native protocol. */
+  /** The port of the native protocol. */
   readonly nativePort?: number;
   /** A file for users.d. */
   readonly users?: string;
@@ -50,11 +49,11 @@ export type StockOptions = {
 export type StockServer = Child & {
   readonly origin: string;
   readonly nativePort: number;
-  /** The file to which it writes errors, unless `files` say otherwise. */
+  /** The file to which the server writes errors, unless `files` configure another. */
   readonly errorLog: string;
 };
 
-/** Starts it; rejects with what it said when it cannot start. `files` go into config.d. */
+/** Starts the server; rejects with its output if it cannot start. `files` go into config.d. */
 export async function startStockClickHouse(
   files: Readonly<Record<string, string>>,
   { nativePort, users, env = {} }: StockOptions = {},
@@ -90,7 +89,7 @@ export async function startStockClickHouse(
   });
 }
 
-/** Runs the engine until it is killed, or until it says why it cannot start. */
+/** Runs the engine until it is killed, or prints why it cannot start. */
 const starter = `
   import { loadEngine } from ${JSON.stringify(join(root, 'dist/deploy/local/clickhouse/engine.js'))};
   const engine = loadEngine();
@@ -110,7 +109,7 @@ function stockConfig(dir: string, httpPort: number, tcpPort: number): string {
 }
 
 function tableLog(name: string): string {
-  const { dividedBy, ttl } = tableLogs[name] ?? {};
+  const { partitionBy, ttl } = tableLogs[name] ?? {};
   const isSmall = name === 'crash_log';
   const [most, reserved, threshold] = isSmall ? [1_024, 1_024, 512] : [1_048_576, 8_192, 524_288];
   const spans = 'engine MergeTree partition by toYYYYMM(finish_date) order by (finish_date, finish_time_us)';
@@ -118,7 +117,7 @@ function tableLog(name: string): string {
     database: 'system',
     table: name,
     flush_interval_milliseconds: isSmall ? 1_000 : 7_500,
-    partition_by: dividedBy,
+    partition_by: partitionBy,
     ttl,
     engine: name === 'opentelemetry_span_log' ? spans : undefined,
     level: name === 'text_log' ? 'trace' : undefined,
@@ -136,7 +135,7 @@ function tableLog(name: string): string {
   return `<${name}>${lines.join('')}</${name}>`;
 }
 
-/** As installed, a user without a password may do everything, from this machine. */
+/** As installed: the user `default` has no password and may do everything, but only from this machine. */
 const stockUsers = `<clickhouse>
     <profiles><default/></profiles><quotas><default/></quotas>
     <users><default><password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile>

@@ -1,5 +1,5 @@
-// A Redis and a migrated ClickHouse without the service, or a Redis alone, for tests of parts. Started while the test's file is loaded,
-// and ended after its tests.
+// A Redis and a migrated ClickHouse without the service, or a Redis alone, for tests of single parts. Call these while the test's file is
+// loaded; the stores end after its tests.
 
 import { after } from 'node:test';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
@@ -21,12 +21,12 @@ export type Stores = {
 };
 
 export type GatedStores = Stores & {
-  /** Before the same ClickHouse, to hold statements of `gated`. */
+  /** Is before the same ClickHouse; holds statements of the client `gated`. */
   readonly gate: ClickHouseGate;
   readonly gated: ClickHouseClient;
 };
 
-/** A Redis with a connection. It does not wait for the disk, whose pauses must not decide about locks and turns. */
+/** Starts a Redis. By default it does not wait for the disk, whose pauses must not decide about locks and turns. */
 export async function startStore(options: RedisOptions = { appendfsync: 'no' }) {
   const server = await startRedis(options);
   const redis = new Redis(server.url, { maxRetriesPerRequest: null });
@@ -37,7 +37,7 @@ export async function startStore(options: RedisOptions = { appendfsync: 'no' }) 
   return { server, redis };
 }
 
-/** Starts both with the schema in this database. */
+/** Starts both, with the schema in this database. */
 export async function startStores(database: string, options: RedisOptions = {}): Promise<Stores> {
   const [{ server: redisServer, redis }, clickhouseServer] = await Promise.all([
     startStore(options),
@@ -61,7 +61,7 @@ export async function startStores(database: string, options: RedisOptions = {}):
   };
 }
 
-/** The same with a gate. */
+/** Starts both, and a gate before ClickHouse. */
 export async function startGatedStores(database: string): Promise<GatedStores> {
   const stores = await startStores(database);
   const gate = await startClickHouseGate(stores.clickhouseServer.testerUrl);

@@ -1,4 +1,4 @@
-// systemd's own check of unit files, without a running systemd.
+// Runs systemd's own checks of unit files, without a running systemd.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,8 +14,8 @@ export function listUnits(): string[] {
 }
 
 /**
- * Copies the units, with the path of this machine's node, since a command that does not exist is an error; `change` may
- * change each of them further. Returns their folder.
+ * Copies the units into a folder, and returns it. They get the path of this machine's node, since a command that does not exist is an
+ * error; `change` may change the text of each further.
  */
 export function copyUnits(change: (text: string) => string = (text) => text): string {
   const folder = tempDir('units');

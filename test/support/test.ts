@@ -1,4 +1,4 @@
-// `test` of node:test, for files of which `npm test` leaves out single tests, as runner/lanes.ts says.
+// `test` of node:test for files of which `npm test` leaves out single tests, which runner/lanes.ts names.
 
 import { test as anyTest, type TestContext, type TestOptions } from 'node:test';
 import { leavesOut } from '../runner/lanes.js';

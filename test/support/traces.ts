@@ -1,4 +1,4 @@
-// Searches Redis and disks for traces of something that was deleted or must never be kept.
+// Searches Redis and files for traces of what was deleted or must never be kept.
 
 import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ export async function keysWith(sluice: { readonly redisUrl: string }, text: stri
       for (const key of keys as string[]) {
         const dumped = await redis.dumpBuffer(key);
         if (dumped === null) continue;
-        // DUMP compresses long strings, but is the only one to contain everything that a key has. So both are searched.
+        // Both forms are searched: only DUMP contains everything of a key, but it compresses long strings.
         const held = [key, dumped, await textOf(redis, key)].some((bytes) => bytes.includes(text));
         if (held) found.push(key);
       }
@@ -22,7 +22,7 @@ export async function keysWith(sluice: { readonly redisUrl: string }, text: stri
   });
 }
 
-/** Everything that a key holds; empty if it has expired meanwhile. */
+/** The value of a key of any type as text; empty if the key has expired meanwhile. */
 export async function textOf(redis: Redis, key: string): Promise<string> {
   switch (await redis.type(key)) {
     case 'string':
@@ -42,7 +42,7 @@ export async function textOf(redis: Redis, key: string): Promise<string> {
   }
 }
 
-/** The files below a folder that hold one of these texts. */
+/** Lists the files below a folder that contain one of these texts, each with the text. */
 export function filesWith(dir: string, texts: readonly string[]): string[] {
   return entriesBelow(dir)
     .filter(({ entry }) => entry.isFile())
@@ -54,7 +54,7 @@ export function filesWith(dir: string, texts: readonly string[]): string[] {
     );
 }
 
-/** Everything below a folder to which servers write. Files that vanish meanwhile are left out. */
+/** Lists everything below a folder. Servers may be writing there, so files that vanish meanwhile are left out. */
 export function entriesBelow(dir: string): { readonly path: string; readonly entry: Dirent }[] {
   return unlessGone(() => readdirSync(dir, { withFileTypes: true })).flatMap((entry) => {
     const path = join(dir, entry.name);

@@ -1,4 +1,4 @@
-// A device and a page of the Event Visualizer, played by tests with real requests and a real WebSocket.
+// A device and a page of the Event Visualizer, simulated by real requests and a real WebSocket.
 
 import { request } from 'node:http';
 import { WebSocket } from 'ws';
@@ -8,7 +8,7 @@ export type Pairing = { readonly pairing: string; readonly code: string; readonl
 
 export type Answer = { readonly status: number; readonly body: Record<string, unknown> };
 
-/** Posts JSON like a page of another site; `from` is the loopback address of the sender. */
+/** Posts JSON as a page of another site does; `from` is the loopback address of the sender. */
 export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<Answer> {
   return new Promise((settle, reject) => {
     const sent = request(url, {
@@ -31,7 +31,7 @@ export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<An
   });
 }
 
-/** Begins a pairing; fails if it is refused. On a busy machine Redis may answer too late, and then it is asked for again. */
+/** Begins a pairing; fails if it is refused. A busy API may answer 503; then asks again. */
 export async function beginPairing(baseUrl: string, appId: string, from?: string): Promise<Pairing> {
   const begin = async () => {
     const answer = await post(`${baseUrl}/api/visualizer/pairings`, { app_id: appId }, from);
@@ -65,7 +65,7 @@ export type LivePage = {
   readonly said: readonly Said[];
   /** The code and reason with which the connection was closed; undefined while it is open. */
   closed(): { readonly code: number; readonly reason: string } | undefined;
-  /** The first message of this type; waits for it. */
+  /** Settles with the first message of this type. */
   heard(type: string, deadlineMs?: number): Promise<Said>;
   /** The device's messages that have been shown so far, in order. */
   shown(): Record<string, unknown>[];
@@ -100,12 +100,12 @@ export function openLivePage(
     said,
     closed: () => closed,
     heard: async (type, deadlineMs = 60_000) => {
-      const what = `the service says ${type}`;
+      const what = `the service sends ${type}`;
       try {
         return await until(() => said.find((words) => words.type === type), { deadlineMs, what });
       } catch (error) {
         const heard = `${JSON.stringify(said).slice(0, 500)}, ${JSON.stringify(closed)}`;
-        throw new Error(`${what}; it said ${heard}`, { cause: error });
+        throw new Error(`${what}; it sent ${heard}`, { cause: error });
       }
     },
     shown,

@@ -1,4 +1,4 @@
-// A page that has loaded the client library, without a browser, and what tests ask about it.
+// A page of the simulated browser that has loaded the client library.
 
 import type { EventMessage } from '../../src/libraries/client/core/messages.js';
 import { createSluice, type LoadOptions, type Sluice } from '../../src/libraries/client/web/sluice.js';
@@ -6,7 +6,7 @@ import type { TestBrowser, TestWindow, WindowOptions } from './client-browser.js
 
 export const baseUrl = 'https://events.example';
 
-/** A page of the browser that has loaded the library for the app 1, without page views unless they are asked for. */
+/** Opens a page that loads the library for the app 1, without page views unless `load` asks for them. */
 export function openPage(
   browser: TestBrowser,
   options: WindowOptions = {},
