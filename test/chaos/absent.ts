@@ -1,6 +1,6 @@
-// Explains an acknowledged record that is stored nowhere: which was the first of all that are absent, between which segments and
-// parts it should be, what the index says of its key, and what ClickHouse did with its parts. Each line is read for itself, since
-// after some faults not everything can be.
+// Explains acknowledged records that are stored nowhere: which was the first absent one, between which segments and parts it should be,
+// what the index says of its key, and what ClickHouse did with its parts. Each line is read separately, since after some faults not all
+// can be read.
 
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { tables } from '../../src/contract/records.js';
@@ -13,7 +13,7 @@ import type { Broken } from './broken.js';
 
 type Stored = { readonly marker: string; readonly segment: string; readonly part: string };
 
-/** The first absent record of an environment, and around it the records that are there. */
+/** Describes the first absent record of an environment and the stored records around it; undefined if none is absent. */
 export async function explainAbsent(
   clickhouse: ClickHouseHandle,
   database: string,
@@ -48,7 +48,7 @@ export async function explainAbsent(
   };
   const absentOnes = stored.filter(isAbsent);
   const last = absentOnes.at(-1) as Sending;
-  /** Which segments own the key of a record, by the index, and how many rows of each are there. */
+  /** Which segments own the key of a record by the index, and how many rows each has. */
   const ownersOf = async ({ endpoint, event }: Sending) => {
     const key = keyAt(endpoint, event);
     if (key === undefined) return ['it has no key'];
@@ -61,7 +61,7 @@ export async function explainAbsent(
     );
     return [...(await lines(segments)), 'rows of these:', ...(await lines(its.join(' UNION ALL ')))];
   };
-  // The log of parts is a table only once something was written to it.
+  // ClickHouse creates the table of its part log only when it first writes to it.
   await lines('SYSTEM FLUSH LOGS');
   const log = `SELECT event_time_microseconds, event_type, merge_reason, table, part_name, merged_from, rows, error, exception
     FROM system.part_log WHERE table IN (${tables.map((table) => `'${storedTable(table)}'`)})`;
@@ -71,11 +71,11 @@ export async function explainAbsent(
     `stored after it: ${nearest(stored.slice(first))}`,
     `segments that own the key of the first: ${(await ownersOf(stored[first] as Sending)).join('; ')}`,
     `segments that own the key of the last: ${(await ownersOf(last)).join('; ')}`,
-    `set aside: ${(await lines('SELECT table, name, reason, bytes_on_disk FROM system.detached_parts')).join('; ')}`,
+    `detached parts: ${(await lines('SELECT table, name, reason, bytes_on_disk FROM system.detached_parts')).join('; ')}`,
     `parts: ${(await lines(`SELECT table, name, rows, min_block_number, max_block_number FROM system.parts WHERE database = '${database}' AND active AND table LIKE 'stored_%'`)).join('; ')}`,
-    `what failed with parts: ${(await lines(`${log} AND error != 0 ORDER BY event_time_microseconds LIMIT 20`)).join('; ')}`,
+    `failed work on parts: ${(await lines(`${log} AND error != 0 ORDER BY event_time_microseconds LIMIT 20`)).join('; ')}`,
     `the last events of parts: ${(await lines(`${log} ORDER BY event_time_microseconds DESC LIMIT 60`)).join('; ')}`,
-    `ClickHouse said: ${clickhouse.output().slice(-2_000)}`,
+    `ClickHouse's output: ${clickhouse.output().slice(-2_000)}`,
   ].join('\n    ');
   return { kind: 'absent', what: appId, detail };
 }

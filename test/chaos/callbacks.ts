@@ -1,5 +1,5 @@
-// The other side of callbacks: a server that keeps every call, and the check that each complete deletion
-// caused a call, with a right signature and not too early.
+// The receiver of callbacks: a server that keeps every call, and the check that each complete deletion caused a call with a correct
+// signature, and not too early.
 
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ export type CallReceiver = {
   close(): void;
 };
 
-/** Starts a server that takes every call. */
+/** Starts a server that accepts every call. */
 export async function startCallReceiver(): Promise<CallReceiver> {
   const calls: Call[] = [];
   const server = createServer((request, reply) => {
@@ -42,13 +42,13 @@ export async function startCallReceiver(): Promise<CallReceiver> {
   };
 }
 
-type Told = { readonly deletion_request_id: string; readonly status: string };
+type CallBody = { readonly deletion_request_id: string; readonly status: string };
 
-const toldBy = ({ body }: Call) => JSON.parse(body) as Told;
+const bodyOf = ({ body }: Call) => JSON.parse(body) as CallBody;
 
-/** The complete requests whose call has not come yet. */
+/** The complete requests whose call has not arrived yet. */
 export function findUncalled(submissions: readonly Submission[], calls: readonly Call[]): Submission[] {
-  const called = new Set(calls.map((call) => toldBy(call).deletion_request_id));
+  const called = new Set(calls.map((call) => bodyOf(call).deletion_request_id));
   return submissions.filter(
     ({ requestId, polls }) => polls.some(({ status }) => status === 'complete') && !called.has(requestId),
   );
@@ -61,7 +61,7 @@ export function findCallFaults(
 ): Broken[] {
   const byId = new Map(submissions.map((submission) => [submission.requestId, submission]));
   const faults = calls.flatMap((call): Broken[] => {
-    const { deletion_request_id: what, status } = toldBy(call);
+    const { deletion_request_id: what, status } = bodyOf(call);
     const isGenuine = call.signature === signatureOf(secret, call);
     if (!isGenuine) return [{ kind: 'wrongly signed', what, detail: call.signature }];
     const later = byId

@@ -1,5 +1,5 @@
-// Checks the evidence of a round in a thread of its own. For tens of thousands of records that takes minutes, in which the clients of
-// the other rounds in this process would stand still.
+// Checks the evidence of a round in a thread of its own: that takes minutes for tens of thousands of records, and meanwhile the clients
+// of other rounds in this process would stand still.
 
 import { once } from 'node:events';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';

@@ -1,4 +1,4 @@
-// What every round must show at its end, from its histories and from what is stored. Pure functions.
+// Finds broken promises at the end of a round, from its histories and from what is stored. Does no I/O.
 
 import type { TestAccount } from '../harness/accounts.js';
 import {
@@ -26,7 +26,7 @@ export type Environment = {
   readonly appId: string;
   readonly history: readonly (Invocation & Partial<Settlement>)[];
   readonly rows: readonly StoredEvent[];
-  /** What was sent about users after the answer that they are suppressed. */
+  /** What clients sent about users after the answer that these are suppressed. */
   readonly keptOut?: readonly (Invocation & Partial<Settlement>)[];
 };
 
@@ -34,19 +34,19 @@ export type Evidence = {
   readonly account: Pick<TestAccount, 'appIds'>;
   readonly environments: readonly Environment[];
   readonly submissions: readonly Submission[];
-  /** Statuses of requests for a token that failed although their key was right; none by default. */
+  /** Statuses of failed requests for a token, whose key was always valid; none by default. */
   readonly tokenAnswers?: readonly number[];
   readonly exports?: readonly AskedExport[];
   /** The users of the account who were suppressed; none by default. */
   readonly suppressed?: readonly SuppressedUser[];
-  /** The calls that tell of complete deletions, and the secret that signs them. */
+  /** The callbacks about complete deletions, and the secret that signs them. */
   readonly callbacks?: { readonly calls: readonly Call[]; readonly secret: string };
-  /** What was seen on the way; nothing by default. */
+  /** What was seen of deleted users during the round (sights.ts); nothing by default. */
   readonly sights?: readonly Sight[];
   readonly emptied: readonly Emptied[];
   /** What ClickHouse lost when it was set back; nothing by default. */
   readonly setBack?: readonly Loss[];
-  /** How long Redis's clock stood still after it was set back; 0 by default. */
+  /** For how long the clock that stamps records stood still, after Redis's clock was set back; 0 by default. */
   readonly clockStoodMs?: number;
   /** Whether Redis's clock was moved; false by default. */
   readonly clockMoved?: boolean;
@@ -59,20 +59,20 @@ export type Evidence = {
 export type Counts = {
   readonly acknowledged: number;
   readonly deletions: number;
-  /** Exports that were read whole, records about suppressed users that were acknowledged, and calls for deletions. */
+  /** Exports that were read to their end, acknowledged records about suppressed users, and callbacks about deletions. */
   readonly exports: number;
   readonly keptOut: number;
   readonly calls: number;
+  /** Records whose outcome is unknown, and how many of these are stored. */
   readonly unknown: number;
-  /** How many requests had an unknown outcome. */
   readonly unknownStored: number;
 };
 
-/** The broken promises; empty when all were kept. */
+/** Lists the broken promises; empty when all were kept. */
 export function findBroken(evidence: Evidence): Broken[] {
   const { account, environments, emptied, clockStoodMs, clockMoved = false, apiDisturbed } = evidence;
   const submissions = evidence.submissions.map((submission) =>
-    isPerhapsForgotten(submission, emptied) ? { ...submission, outcome: 'perhaps' as const } : submission,
+    mayBeForgotten(submission, emptied) ? { ...submission, outcome: 'perhaps' as const } : submission,
   );
   const losses = [...emptied, ...(evidence.setBack ?? [])];
   const lost = new Set(losses.flatMap(({ markers }) => [...markers]));
@@ -88,7 +88,7 @@ export function findBroken(evidence: Evidence): Broken[] {
     const reached = account.appIds.includes(appId) ? submissions : [];
     const fatesBy = (some: readonly Submission[]) =>
       createFates(history, some, lost, emptied.length > 0, evidence.indexLostMs);
-    const fateOf = fatesBy(reached.map(asFarAsItGot));
+    const fateOf = fatesBy(reached.map(perhapsUnlessComplete));
     const seen = (evidence.sights ?? []).filter((sight) => sight.appId === appId);
     return [
       ...findViolations(history, rows, {
@@ -109,7 +109,7 @@ export function findBroken(evidence: Evidence): Broken[] {
           .map(({ marker, detail }) => ({ kind, what: marker, detail }));
       }),
       ...findExceeded(history, rows, emptied.length > 0, clockStoodMs),
-      ...findStoredThough(stored.filter(isShut), lost),
+      ...findStoredThoughSuppressed(stored.filter(isShut), lost),
       ...findWrongAnswers([...history, ...keptOut], apiDisturbed, emptied.length > 0),
     ];
   });
@@ -126,8 +126,8 @@ export function findBroken(evidence: Evidence): Broken[] {
   ];
 }
 
-/** Rows about suppressed users. A store may have lost before the suppression with whom a user was merged. */
-function findStoredThough(rows: readonly StoredEvent[], lost: ReadonlySet<string>): Broken[] {
+/** Finds rows about suppressed users. A store that lost records may no longer know with whom a suppressed user was merged. */
+function findStoredThoughSuppressed(rows: readonly StoredEvent[], lost: ReadonlySet<string>): Broken[] {
   return rows.flatMap(({ properties: { marker = '' } }) =>
     lost.size > 0 && marker.includes(`-${mergedMark}-`)
       ? []
@@ -136,27 +136,27 @@ function findStoredThough(rows: readonly StoredEvent[], lost: ReadonlySet<string
 }
 
 /**
- * Whether an accepted request may be forgotten or stay pending for ever: Redis was emptied before ClickHouse had the
- * request with its targets. But once a caller was told that it is complete, that must stay true whatever is lost later.
+ * Whether an accepted request may be forgotten or stay pending for ever, because Redis was emptied before ClickHouse had the request with
+ * its targets. But once a caller has seen it complete, it must stay complete whatever is lost later.
  */
-function isPerhapsForgotten(submission: Submission, emptied: readonly Emptied[]): boolean {
+function mayBeForgotten(submission: Submission, emptied: readonly Emptied[]): boolean {
   const { outcome, requestId, invokedMs, polls } = submission;
-  // A request that was restored once stays.
+  // Only the first loss counts: a request that was restored once is kept.
   const loss = emptied.find(({ toMs }) => invokedMs < toMs);
   if (outcome !== 'accepted' || loss === undefined) return false;
-  const wasToldComplete = polls.some(
+  const wasSeenComplete = polls.some(
     ({ status, settledMs }) => status === 'complete' && settledMs < loss.fromMs,
   );
-  return !wasToldComplete && !loss.keptDeletions.has(requestId);
+  return !wasSeenComplete && !loss.keptDeletions.has(requestId);
 }
 
-/** A request that never became complete is reported as such; it may have deleted some records and not yet all. */
-function asFarAsItGot(submission: Submission): Submission {
+/** A request that never became complete may have deleted some records and not others. (statuses.ts reports it.) */
+function perhapsUnlessComplete(submission: Submission): Submission {
   const complete = submission.polls.some(({ status }) => status === 'complete');
   return submission.outcome === 'accepted' && !complete ? { ...submission, outcome: 'perhaps' } : submission;
 }
 
-/** Answers that no request should get. */
+/** Finds answers that no request should get. */
 function findWrongAnswers(
   history: readonly (Invocation & Partial<Settlement>)[],
   apiDisturbed: boolean,

@@ -1,11 +1,11 @@
-// What the clients of a round send: single events, bulk requests, user properties, identifications and the client
-// library's messages, with and without keys. Some are repeats, and one user is above every limit.
+// What the clients of a round send: single events, bulk requests, user properties, identifications and the client library's messages,
+// with and without keys. Some are repeats, and one user exceeds every limit.
 
 import type { Endpoint, SentEvent } from '../harness/endpoints.js';
 import { keyAt } from '../harness/endpoints.js';
 import type { Producer, Sending } from '../harness/load.js';
 
-/** Returns what a producer sends next, which depends on how much was sent before. */
+/** Returns a function that says what a producer sends next. */
 export function createMix(producer: Producer): () => Sending {
   const identified = new Set<number>();
   let requests = 0;
@@ -57,7 +57,7 @@ export function createMix(producer: Producer): () => Sending {
     return Array.from({ length: count }, (_, index) => (kinds[(requests + index) % 4] as () => SentEvent)());
   }
 
-  /** Repeats something that was sent before with keys, whatever its outcome was. */
+  /** A repeat of an earlier request whose records all have keys, whatever its outcome was. */
   function repeated(): Sending | undefined {
     const { settled } = producer;
     const request = settled[(requests * 7_919) % Math.max(settled.length, 1)];
@@ -86,13 +86,13 @@ export function createMix(producer: Producer): () => Sending {
 
 const fatCount = 12;
 
-/** Events of half a megabyte in total, so that a backlog fills. */
+/** Events of half a megabyte in total, to fill the backlog. */
 export function fatEvents(producer: Producer): SentEvent[] {
   const filler = Array.from({ length: 50 }, (_, index) => [`filler ${index}`, 'x'.repeat(900)]);
   return Array.from({ length: fatCount }, () => ofOwnUser(producer, Object.fromEntries(filler)));
 }
 
-/** An event that ClickHouse refuses, by the gate. */
+/** An event that the gate refuses in place of ClickHouse. */
 export function poisonEvent(producer: Producer): SentEvent {
   return ofOwnUser(producer, { poison: '1' });
 }

@@ -1,5 +1,5 @@
-// A disk whose power can be cut: an ext4 file system in a file. Its kernel drops what it was told and has not synced, contents and
-// names of files alike, and reads its journal when it is mounted again, as after a real cut.
+// A disk whose power can be cut: an ext4 file system in a file. As in a real power cut, the kernel drops everything that is not synced,
+// both contents and names of files, and replays the journal when the disk is mounted again.
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmdirSync, truncateSync, writeFileSync } from 'node:fs';
@@ -9,11 +9,11 @@ import { until } from '../harness/wait.js';
 
 export type CutDisk = {
   mountAt(folder: string): void;
-  /** Syncs everything, so that a cut takes nothing of before. */
+  /** Syncs everything, so that a later cut loses nothing of it. */
   sync(): void;
   /**
-   * Cuts the power. The process that uses the disk must be stopped, so that it answers nothing any more; `kill` ends it. Settles
-   * when the disk is mounted again.
+   * Cuts the power; settles when the disk is mounted again. The process that uses the disk must be paused, so that it answers nothing
+   * after the cut; `kill` ends it.
    */
   cut(kill: () => Promise<unknown>): Promise<void>;
   remove(): void;
@@ -21,7 +21,7 @@ export type CutDisk = {
 
 const bytes = 4 * 1024 ** 3;
 
-/** Without the journal: nothing that waits is written. It is the same call for all file systems that have it. */
+/** Calls EXT4_IOC_SHUTDOWN without flushing the journal, so that nothing is written any more. */
 const source = `
 #include <fcntl.h>
 #include <stdint.h>
@@ -39,7 +39,7 @@ export function createCutDisk(): CutDisk {
   const dir = tempDir('disk');
   const [image, shutDown] = [join(dir, 'image'), join(dir, 'shut-down')];
   execFileSync('cc', ['-O1', '-o', shutDown, '-x', 'c', '-'], { input: source, stdio: 'pipe' });
-  // It takes no more room than what is written to it.
+  // A sparse file: it takes only the room of what is written to it.
   writeFileSync(image, '');
   truncateSync(image, bytes);
   execFileSync('mkfs.ext4', ['-q', '-F', '-m', '0', image], { env, stdio: 'pipe' });
@@ -49,7 +49,7 @@ export function createCutDisk(): CutDisk {
     return folder;
   };
   const mount = () => execFileSync('mount', ['-o', 'loop', image, mounted()], { env, stdio: 'pipe' });
-  // Unmounts before the folder is removed; the end of the process removes it too.
+  // Unmounts the disk before another exit handler removes the folder.
   const unmount = () => void (folder !== undefined && spawnSync('umount', ['--lazy', folder], { env }));
   process.prependOnceListener('exit', unmount);
   return {
@@ -77,7 +77,7 @@ export function createCutDisk(): CutDisk {
   };
 }
 
-/** Whether this machine can do all that. */
+/** Whether this machine can create, mount and unmount such a disk. */
 export function canCutDisks(): boolean {
   const dir = tempDir('cut');
   let disk: CutDisk | undefined;

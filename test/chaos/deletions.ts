@@ -1,5 +1,5 @@
-// Callers of the deletion API: they submit users who have records, poll until each request is complete, and write a
-// history with a line before and a line after each request.
+// Callers of the deletion API: they submit users who have records, poll until each request is complete, and write a history with a line
+// before and after each submission.
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,7 +33,7 @@ export type Submission = {
 
 export type DeletionClients = {
   readonly submissions: readonly Submission[];
-  /** Statuses other than 200 of requests for a token, whose key is always right. */
+  /** Statuses other than 200 of requests for a token, whose key is always valid. */
   readonly tokenAnswers: readonly number[];
   /** Submits these users once; rejects only if a fault prevents a token. */
   submitUsers(users: readonly User[]): Promise<Submission>;
@@ -54,8 +54,8 @@ export type DeletionClientOptions = {
   /** Pause between two polls of all incomplete requests. */
   readonly pollEveryMs: number;
   /**
-   * With this many incomplete requests nothing new is submitted, or a round on a slow machine would never catch up. (1,645
-   * requests in 19 minutes were seen, for faults that take two.)
+   * With this many incomplete requests no more are submitted, since a round on a slow machine would never catch up. (Once there were
+   * 1,645 requests in 19 minutes, for faults that take two.)
    */
   readonly openMax: number;
 };
@@ -164,7 +164,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 
 const pauseStepMs = 100;
 
-/** Repeats `work` while it is wanted, also after failures, which faults cause. */
+/** Repeats `work` while it is wanted, even if it fails because of a fault. */
 export async function again(
   wanted: () => boolean,
   everyMs: number,
@@ -172,7 +172,7 @@ export async function again(
 ): Promise<void> {
   while (wanted()) {
     await work().catch(() => undefined);
-    // The caller may want no more long before a pause is over.
+    // Pauses in short steps, since `wanted` may change long before the pause is over.
     for (const endMs = performance.now() + everyMs; wanted() && performance.now() < endMs; ) {
       await new Promise((settle) => setTimeout(settle, Math.min(everyMs, pauseStepMs)));
     }

@@ -1,6 +1,5 @@
-// The layouts in which a host of Redis may burn: a primary, two replicas and three sentinels on three hosts, or a cluster of three
-// masters with two replicas each on nine hosts; two ClickHouse servers, two API processes and two workers, which reach each host by its
-// address.
+// The layouts in which a host of Redis may be lost: a primary, two replicas and three sentinels on three hosts, or a cluster of three
+// masters with two replicas each on nine hosts. Two ClickHouse servers, two API processes and two workers run beside them.
 
 import { readConfig } from '../../src/config.js';
 import { type Cluster, Redis } from '../../src/packages/ioredis.js';
@@ -18,7 +17,7 @@ const replicas = 2;
 const clickhouseServers = 2;
 export const shardsOfNodes = 2;
 
-/** A host with its server, and perhaps a sentinel. */
+/** A host with its Redis server, and perhaps a sentinel. */
 export type Node = { readonly host: Host; readonly server: RedisHandle; readonly sentinel?: Child };
 
 type Servers = {
@@ -101,7 +100,7 @@ export async function startDeploymentOfNodes(layout: 'nodes' | 'cluster'): Promi
 async function startWithSentinels(hosts: readonly Host[]): Promise<Servers> {
   const replicated = await startRedisReplicas({ replicas, sentinels: numbers.length, hosts });
   const { redisSentinels } = readConfig({ REDIS_URL: replicated.url });
-  // It waits for a primary.
+  // This client waits for a primary without a limit.
   const redis = new Redis({
     ...(redisSentinels && bySentinels(redisSentinels, () => 50)),
     retryStrategy: () => 50,
@@ -131,7 +130,7 @@ async function startCluster(hosts: readonly Host[]): Promise<Servers> {
     sentinels: [],
     untilReplicated: async () => {
       await cluster.untilReplicated(replicas);
-      // A master that was started again serves no slots for its first seconds.
+      // A restarted master serves no slots for its first seconds.
       await cluster.untilOk();
     },
   };

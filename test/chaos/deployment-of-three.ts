@@ -1,5 +1,5 @@
-// The other layout: a Redis Cluster of three masters and three ClickHouse servers, each behind a proxy that everybody but the
-// harness goes through, two API processes and two workers. Its shards are on all of them.
+// The layout `three`: a Redis Cluster of three masters and three ClickHouse servers with shards on all of them, each behind a proxy that
+// only the harness bypasses, two API processes and two workers.
 
 import { atPort } from '../harness/clickhouse.js';
 import { startRedisCluster } from '../harness/redis-cluster.js';
@@ -28,7 +28,7 @@ export async function startDeploymentOfThree(): Promise<AnyDeployment> {
     },
   });
   const { masters, redis } = cluster;
-  // The proxies of the ClickHouse servers come after their ports are known, and the processes of ours after these.
+  // A proxy can start only when its ClickHouse server's port is known, and our processes only after the proxies.
   const proxied: string[] = [];
   const sluice = await startSluice({
     redis: masters[0] as RedisHandle,

@@ -1,5 +1,5 @@
-// The deployment under test: Redis on a small disk, ClickHouse behind a gate, two API processes, two workers, and a proxy
-// on every connection between them.
+// The deployment under test in the layouts `one` and `disks`: Redis on a small disk, ClickHouse behind a gate, two API processes, two
+// workers, and a proxy on every connection between them.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,12 +25,12 @@ import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clo
 import { createSmallDisk, type FileSystem, type SmallDisk } from './small-disk.js';
 
 /**
- * One Redis and one ClickHouse, three of each (deployment-of-three.ts), one of each on a disk that can be filled, or one Redis with
- * replicas, or a cluster with some, on hosts of their own (deployment-of-nodes.ts).
+ * `one` Redis and one ClickHouse; `three` of each (deployment-of-three.ts); one of each with `disks` that can be filled; a Redis with
+ * replicas (`nodes`) or a `cluster` with replicas, on hosts of their own (deployment-of-nodes.ts).
  */
 export type Layout = 'one' | 'three' | 'disks' | 'nodes' | 'cluster';
 
-/** What both layouts have. */
+/** What every layout has. */
 export type AnyDeployment = {
   readonly layout: Layout;
   readonly sluice: SluiceHandle;
@@ -39,9 +39,9 @@ export type AnyDeployment = {
   /** The harness's own connection, without a proxy. */
   readonly redis: Redis | Cluster;
   readonly shards: number;
-  /** Where shards were to be moved, of moves that failed: `heal` gives the commands again. */
+  /** The target server by shard of each failed move, which `heal` repeats. */
   readonly failedMoves: Map<number, number>;
-  /** Settles when Redis serves all keys; all of its servers run. */
+  /** Settles when Redis serves all keys. All of its servers must be running. */
   untilRedisServes(): Promise<void>;
   /** Ends every fault: connections open, processes run as usual, Redis holds the deployment's state. */
   heal(): Promise<void>;
@@ -54,25 +54,25 @@ export type Deployment = AnyDeployment & {
   readonly disk: SmallDisk;
   /** ClickHouse's disk, if its power can be cut. */
   readonly cutDisk: CutDisk | undefined;
-  /** The clock of Redis, if it can be set. A fault that moves it may leave it so. */
+  /** The clock of Redis, if it can be set. Healing does not set it right again. */
   readonly clock: RedisClock | undefined;
   readonly gate: ClickHouseGate;
   readonly redis: Redis;
-  /** Names a process that `heal` has to restart although it runs, since its environment is not the usual one. */
+  /** The names of processes that `heal` must restart even if they run, because they have an unusual environment. */
   readonly altered: Set<string>;
 };
 
 /** ClickHouse's code for data that it cannot parse. */
 const cannotParse = 117;
 
-/** Statements with rows that ClickHouse is to refuse, now and later. */
+/** Chooses statements with rows that ClickHouse must always refuse. */
 const isPoison: Choice = ({ body }) => body.includes('"poison":');
 
 export type DeploymentOptions = {
   readonly appendfsync?: 'always' | 'everysec';
   /** Whether the power of ClickHouse's disk can be cut. */
   readonly cutsPower?: boolean;
-  /** The disk, and who is on it; by default a tmpfs for Redis. */
+  /** The disk that can be filled, and whose data is on it; by default a tmpfs for Redis. */
   readonly full?: FullDisk;
 };
 
@@ -84,17 +84,17 @@ export type FullDisk = {
 /** Redis's memory limit, which a fault lowers for a while. */
 export const memoryBytesMax = 1024 ** 3;
 
-/** Remembered keys: so few buckets that a fault can find two keys in one. */
+/** The memory for remembered keys: so few buckets that a fault can find two keys in one. */
 export const claimBytesMax = 1024 * 1024;
 
-/** Of the processes of every layout. */
+/** The environment of our processes in every layout. */
 export const usualEnvironment = {
-  // The job of a silent worker is taken over so soon that a paused one returns as a zombie.
+  // Short, so that another worker takes over the job of a paused one, which then returns as a zombie.
   JOB_LOCK_MS: '1000',
   CALLBACK_ALLOW: '127.0.0.1',
-  // Rows that may wait for ClickHouse: so few that a fault can reach the limit.
+  // So small that a fault can fill the backlog.
   BACKLOG_BYTES_MAX: String(4 * 1024 * 1024),
-  // Deletions mask rows of larger tables, and passes erase them: at first of none, soon of events, later of all.
+  // Deletions only mask rows of tables larger than this: at first of none, soon of the events, later of all.
   ERASE_AT_ONCE_BYTES_MAX: String(16 * 1024),
   ERASE_CPU_SHARE: '1',
 };
@@ -143,7 +143,7 @@ export async function startDeployment({
       CLICKHOUSE_URL: atPort(gate.url, workerClickHouse.port),
     },
   });
-  // What a first start writes is not what a cut is about.
+  // A power cut must not lose what the first start wrote.
   cutDisk?.sync();
   const redis = connectTestRedis(server.url);
   const altered = new Set<string>();
@@ -193,7 +193,7 @@ export async function startDeployment({
       redis.disconnect();
       await sluice.stop();
       await Promise.all([...links.values(), gate].map((way) => way.close()));
-      // Its data is on a disk that has to be unmounted first.
+      // ClickHouse must end before its disk can be unmounted.
       if (cutDisk !== undefined) await clickhouse.kill9();
       cutDisk?.remove();
       await Promise.all([server.stop(), clickhouse.remove()]);
@@ -209,7 +209,7 @@ function folderOn(disk: SmallDisk, name: string): string {
   return folder;
 }
 
-/** ClickHouse notes what becomes of its parts, for the explanation of what is missing (`absent.ts`). */
+/** Turns on ClickHouse's part log, from which absent.ts explains missing records. */
 function keepPartLog(folder: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(
@@ -218,7 +218,7 @@ function keepPartLog(folder: string): void {
   );
 }
 
-/** The processes of ours by the names that faults use. */
+/** Our processes by the names that faults use. */
 export function oursByPart({ api, workers }: SluiceHandle): [ProcessPart, Child][] {
   return [...api, ...workers].map((child) => [child.name as ProcessPart, child]);
 }

@@ -1,6 +1,6 @@
-// Users whose data is exported. They are seen and identified before the request, and seen once more after its answer. So
-// it is known exactly what a deletion at that moment would take. Half of them are then deleted; the checker of deletions says
-// whether that takes the same.
+// Users whose data is exported. Records about them are acknowledged before the request, and one more is sent after its answer, so it is
+// known exactly what a deletion at that moment would take. Half of the users are then deleted, and the checker of deletions sees whether
+// that takes the same.
 
 import type { TestAccount } from '../harness/accounts.js';
 import { askForToken, type User } from '../harness/deletion.js';
@@ -15,7 +15,7 @@ export type AskedExport = {
   readonly invokedMs: number;
   /** The markers of the users' records, all of which were acknowledged before the request for the export. */
   readonly before: readonly string[];
-  /** The markers of the records in the export, once it was read whole. */
+  /** The markers of the records in the export, once it was read to its end. */
   records?: readonly string[];
   /** The status of the last answer to a request for its data; 0 without one. */
   status: number;
@@ -25,7 +25,7 @@ export type ExportedUsers = {
   readonly exports: readonly AskedExport[];
   /** Stops asking for exports; settles when nothing more is sent about their users. */
   stop(): Promise<void>;
-  /** To be called after `stop`: settles when each was read, is gone, or has had this time. */
+  /** Call it after `stop`: settles when each export was read or is gone, or after this time. */
   untilRead(msMax: number): Promise<void>;
 };
 
@@ -39,7 +39,7 @@ export type ExportedUsersOptions = {
   readonly everyMs: number;
 };
 
-/** So high that no other client uses these user_ids. */
+/** High enough that no other client uses these user_ids. */
 const firstUserId = 600_000_000;
 const pauseMs = 150;
 
@@ -59,7 +59,7 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     return reply.status === 200 ? (JSON.parse(reply.text) as { access_token: string }).access_token : '';
   }
 
-  /** Asks for the data until it has all of it, or is told that there is no such export. */
+  /** Asks for the data until all of it has arrived, or the answer is that there is no such export. */
   async function read(asked: AskedExport, id: string): Promise<void> {
     while (performance.now() < readUntilMs) {
       const reply = await token()
@@ -73,7 +73,7 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     }
   }
 
-  /** Settles with an export that was asked for, and whom it names; with undefined if it was refused. */
+  /** Requests an export of a new user; settles with the export and the user's names, or undefined if it was refused. */
   async function ask() {
     users += 1;
     const user_id = String(firstUserId + users);
@@ -86,12 +86,12 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     const { user_export_id: id } = JSON.parse(reply.text) as { user_export_id: string };
     const asked: AskedExport = { invokedMs, before, status: 0 };
     exports.push(asked);
-    // This one must not be in the export, whether or not it is acknowledged.
+    // This record must not be in the export, whether or not it is acknowledged.
     await see({ identity }).catch(() => undefined);
     return { asked, id, named };
   }
 
-  async function beShown(): Promise<void> {
+  async function exportUser(): Promise<void> {
     const asking = ask();
     sending = asking.catch(() => undefined);
     const shown = await asking;
@@ -103,7 +103,7 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     await submitting;
   }
 
-  const running = again(isWanted, everyMs, beShown);
+  const running = again(isWanted, everyMs, exportUser);
   return {
     exports,
     stop: async () => {
@@ -117,7 +117,7 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
   };
 }
 
-/** The markers of the records of a whole export; undefined if it was cut off. */
+/** The markers of the records of a complete export; undefined if it was cut off. */
 function markersOf(text: string): string[] | undefined {
   const lines = text.split('\n').filter(Boolean);
   const last = lines.at(-1);

@@ -1,12 +1,11 @@
-// Checks that an export has all and only what a deletion at the moment of its request would take.
+// Checks that an export has exactly the records that a deletion at the moment of its request would take.
 
 import type { Broken } from './broken.js';
 import type { AskedExport } from './exported-users.js';
 
 /**
- * `lost`: markers that may be missing, since a store lost them. `emptiedMs`: when Redis was emptied,
- * which also removes the requests for exports. `tokensEnded`: whether requests may be gone because Redis's clock was moved
- * past their end.
+ * `lost`: markers that may be missing, since a store lost them. `emptiedMs`: when Redis was emptied, which also removes the requests for
+ * exports. `tokensEnded`: whether requests may have expired because Redis's clock was moved.
  */
 export function findExportFaults(
   exports: readonly AskedExport[],
@@ -21,7 +20,7 @@ export function findExportFaults(
       return mayBeGone ? [] : [{ kind: 'not exported', what, detail: `the last answer was ${status}` }];
     }
     const broken: Broken[] = [];
-    // Who was merged with whom may be lost too.
+    // If any record is lost, it may be the one that merged the user, so others may be missing too.
     const isPart = before.some((marker) => lost.has(marker));
     const missing = before.filter((marker) => !records.includes(marker));
     if (missing.length > 0 && !isPart)

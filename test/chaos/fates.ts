@@ -1,6 +1,6 @@
-// What deletions do to every record, from the histories alone: who was named, who was merged with whom at that time, and
-// what was acknowledged before and after. A later deletion does not see records that the fence of an earlier one
-// covers. Of two things that were under way at the same time, either may have come first.
+// Derives what deletions do to every record from the histories alone: who was named, who was merged with whom at that time, and what was
+// acknowledged before and after. A later deletion does not see records that the fence of an earlier one covers. Of two requests that
+// overlapped in time, either may have come first.
 
 import { keyAt } from '../harness/endpoints.js';
 import { type Fate, type Sending, sendingsOf } from '../harness/exactly-once.js';
@@ -8,16 +8,16 @@ import type { Invocation, Settlement } from '../harness/load.js';
 import type { Submission } from './deletions.js';
 
 /** Whom a deletion certainly reaches, and whom it may reach. */
-type NodeProbe = {
+type Reach = {
   readonly submission: Submission;
   readonly surely: Set<string>;
   readonly perhaps: Set<string>;
 };
 
-/** Everybody whom a deletion may reach if no other deletion took an identification from it. */
+/** Everybody whom a deletion may reach if no other deletion removed an identification before it. */
 type Widest = { readonly submission: Submission; readonly users: ReadonlySet<string> };
 
-/** An identification: which user_id, and as which identity. */
+/** An identification, which merges a user_id with an identity. */
 type Merge = {
   readonly userId: string;
   readonly users: readonly [string, string];
@@ -28,9 +28,9 @@ type Merge = {
 const lateMs = 15_000;
 
 /**
- * The fates of the records of one environment of the submitting account, by its history. `forgotten` are the markers of
- * records that may be missing: users whom such a record merged may be separate again. `keysForgotten`: a repeat may have
- * been stored as a new record. `indexLostMs`: when the index of keys was lost, which alone has the keys of deleted records.
+ * Returns the fates of the records of one environment of the submitting account, by its history. `forgotten` has the markers of records
+ * that may be missing: users whom such a record merged may be separate again. `keysForgotten`: a repeat may have been stored as a new
+ * record. `indexLostMs`: when the index of keys was lost, which is the only place with the keys of deleted records.
  */
 export function createFates(
   history: readonly (Invocation & Partial<Settlement>)[],
@@ -50,10 +50,10 @@ export function createFates(
       merges.filter(({ sending }) => sending.invokedMs < endOf(submission)),
     ),
   }));
-  const reaches: NodeProbe[] = [];
+  const reaches: Reach[] = [];
   for (const submission of inOrder) {
     const others = widest.filter((other) => other.submission !== submission);
-    reaches.push(probeOf(submission, merges, forgotten, reaches, others));
+    reaches.push(reachOf(submission, merges, forgotten, reaches, others));
   }
 
   return (sendings) => {
@@ -73,7 +73,7 @@ export function createFates(
   };
 }
 
-/** The identifications. Those with the same key are one, since repeats change nothing. */
+/** The identifications. Those with the same key count as one, since repeats change nothing. */
 function mergesOf(sendings: readonly Sending[], keysForgotten: boolean): Merge[] {
   const merges: Merge[] = [];
   const keyed = new Map<string, Sending[]>();
@@ -92,7 +92,7 @@ function mergesOf(sendings: readonly Sending[], keysForgotten: boolean): Merge[]
   return merges;
 }
 
-/** It was repeated until it was acknowledged, so it was stored by then. */
+/** Joins the repeats of one identification: it was stored between the first sending and the first acknowledgement. */
 function asOne(sent: readonly Sending[], keysForgotten: boolean): Sending {
   const [first] = sent as [Sending];
   if (sent.length === 1) return first;
@@ -113,13 +113,13 @@ function asOne(sent: readonly Sending[], keysForgotten: boolean): Sending {
       };
 }
 
-function probeOf(
+function reachOf(
   submission: Submission,
   merges: readonly Merge[],
   forgotten: ReadonlySet<string>,
-  earlier: readonly NodeProbe[],
+  earlier: readonly Reach[],
   others: readonly Widest[],
-): NodeProbe {
+): Reach {
   const named = namedBy(submission);
   const there = merges.filter(
     (merge) =>
@@ -132,7 +132,7 @@ function probeOf(
       !forgotten.has(merge.sending.event.properties.marker) &&
       !others.some((other) => mayCover(other, merge, submission)),
   );
-  // The first existing identification of a user_id counts.
+  // Of several identifications of a user_id, the first that exists counts.
   const rivals = (among: readonly Merge[], merge: Merge) =>
     among.filter(({ userId, users }) => userId === merge.userId && users[1] !== merge.users[1]);
   const possible = there.filter(
@@ -145,10 +145,10 @@ function probeOf(
 }
 
 /**
- * Whether the fence of an earlier deletion of its user covers an identification: then it does not exist for a later
- * deletion, whether or not the earlier one is complete.
+ * Whether the fence of an earlier deletion covers an identification: for a later deletion it then does not exist, whether or not the
+ * earlier one is complete.
  */
-function isSurelyCovered({ users, sending }: Merge, earlier: NodeProbe, later: Submission): boolean {
+function isSurelyCovered({ users, sending }: Merge, earlier: Reach, later: Submission): boolean {
   const { submission, surely } = earlier;
   return (
     submission.outcome === 'accepted' &&

@@ -1,4 +1,4 @@
-// A fault: something that is done to the deployment for a while. It reports whether it took effect.
+// A fault: harm that is done to the deployment for a while. It reports whether it took effect.
 
 import type { TestAccount } from '../harness/accounts.js';
 import type { Loss } from '../harness/exactly-once.js';
@@ -13,11 +13,11 @@ import type { Tool } from './tools.js';
 /** The parts that a fault affects. Faults at the same time never share a part. */
 export type Part = ProcessPart | Link | 'gate' | 'shards' | 'passes';
 
-/** What only Redis held when it was emptied: all of it may be lost. */
+/** A loss of everything that only Redis held when it was emptied. */
 export type Emptied = Loss & {
   /** When the state was restored. */
   toMs: number;
-  /** Deletion requests that ClickHouse had with everything they need: these come back and are completed. */
+  /** The deletion requests of which ClickHouse had everything: these must come back and be completed. */
   readonly keptDeletions: ReadonlySet<string>;
 };
 
@@ -36,9 +36,9 @@ type Scene = {
   clockStoodMs: number;
   /** Whether Redis's clock was moved, so that tokens and the like may have ended early. */
   clockMoved: boolean;
-  /** How long after the loss of each primary the first record was accepted again that was sent after it. */
+  /** For each loss of a primary, how long it took until a record that was sent after it was accepted. */
   readonly takeOversMs: number[];
-  /** When the index of keys was lost, or those of what was deleted since a copy of ClickHouse. */
+  /** When the index of keys was lost, or only the keys of what was deleted since a copy of ClickHouse. */
   readonly indexLostMs: number[];
   readonly sights: Sight[];
   /** Promises that a fault itself saw broken. */

@@ -1,5 +1,5 @@
-// Faults of ClickHouse as its callers see them: errors by code, slowness, lost answers of executed inserts, late inserts,
-// tokens that are logged without their rows, and refused rows.
+// Faults of ClickHouse as its callers see them: errors by code, slowness, lost answers to executed statements, late inserts, tokens that
+// are logged without their rows, and refused rows.
 
 import { targetTable } from '../../src/privacy/deletion/user-tables.js';
 import { type Choice, inserts, segmentInserts } from '../harness/clickhouse-gate.js';
@@ -16,7 +16,7 @@ export const tooManyQueries = 202;
 /** Transient errors: too many queries, timeout, network, memory, too many parts, a read-only table. */
 const passingCodes = [tooManyQueries, 159, 210, 241, 242, 252];
 
-/** Does something at the gate, which afterwards passes everything on. */
+/** A fault at the gate, which passes everything on afterwards. */
 function atGate(
   name: string,
   act: (world: World, ms: (min: number, max: number) => number) => Promise<boolean>,
@@ -36,16 +36,16 @@ function atGate(
 
 /** Settles with whether the condition held in time. */
 async function within(condition: () => boolean, deadlineMs = 5_000): Promise<boolean> {
-  return until(condition, { deadlineMs, what: 'a statement comes' }).catch(() => false);
+  return until(condition, { deadlineMs, what: 'a statement arrives' }).catch(() => false);
 }
 
 export const clickHouseFaults: readonly Fault[] = [
   ...passingCodes.map((code) =>
     atGate(`clickhouse answers ${code}`, async ({ gate }, ms) => {
       gate.refuse(ms(0, 1) === 0 ? inserts : everything, code);
-      const came = await within(() => gate.faked.length > 0);
+      const arrived = await within(() => gate.faked.length > 0);
       await hold(ms(100, 1_200));
-      return came;
+      return arrived;
     }),
   ),
   atGate('clickhouse slow', async ({ gate }, ms) => {
@@ -56,9 +56,9 @@ export const clickHouseFaults: readonly Fault[] = [
   }),
   atGate('answers of inserts lost', async ({ gate }, ms) => {
     gate.loseAnswers(inserts);
-    const came = await within(() => gate.lost.length > 0);
+    const arrived = await within(() => gate.lost.length > 0);
     await hold(ms(0, 1_000));
-    return came;
+    return arrived;
   }),
   atGate('answers of mutations lost', async ({ gate }) => {
     gate.loseAnswers(mutations);
@@ -66,17 +66,17 @@ export const clickHouseFaults: readonly Fault[] = [
   }),
   atGate('any answers lost', async ({ gate }, ms) => {
     gate.loseAnswers(everything);
-    const came = await within(() => gate.lost.length > 0);
+    const arrived = await within(() => gate.lost.length > 0);
     await hold(ms(0, 500));
-    return came;
+    return arrived;
   }),
   /** The first insert arrives long after others have stored its segment. */
   atGate('late insert', async ({ gate }, ms) => {
     let left = 1;
     gate.hold((statement) => inserts(statement) && left-- > 0);
-    const came = await within(() => gate.held.length > 0);
+    const arrived = await within(() => gate.held.length > 0);
     await hold(ms(1_500, 3_000));
-    return came;
+    return arrived;
   }),
   atGate('tokens burnt', async ({ gate }, ms) => {
     let left = ms(1, 3);
@@ -93,8 +93,8 @@ export const clickHouseFaults: readonly Fault[] = [
         ofOwnUser(producer),
       ]);
     }
-    const came = await within(() => gate.alwaysRefused > before);
+    const arrived = await within(() => gate.alwaysRefused > before);
     await hold(ms(300, 1_000));
-    return came;
+    return arrived;
   }),
 ];

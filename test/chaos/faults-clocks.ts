@@ -1,5 +1,5 @@
-// Wrong clocks. A process of ours runs with another time for a while, then with the right one again. Redis's clock is set
-// back, or jumps by more than a day. The clock of claims is set forward, so that Redis forgets keys.
+// Faults of clocks, and faults with forgotten keys. One of our processes runs with a wrong time for a while. Redis's clock is set back, or
+// jumps by more than a day. The clock of claims is advanced, so that Redis forgets keys.
 
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ const clocks: readonly (readonly [name: string, parts: readonly ProcessPart[]])[
   ['clock of worker', ['worker-1', 'worker-2']],
 ];
 
-/** Redis's clock was ahead and is set back. Only what the scripts remember of it changes, not the clock itself. */
+/** As if Redis's clock had been ahead and were set back: changes only the time that the scripts remember, not the clock itself. */
 const redisSetBack: Fault = {
   name: 'clock of redis set back',
   touches: ['redis'],
@@ -44,7 +44,7 @@ const redisSetBack: Fault = {
 /** Longer than any key is remembered. */
 const dayAndMoreS = [24 * hour + 120, 26 * hour];
 
-/** Records of users of their own, all of them with keys, to be sent again later. */
+/** Sends records with keys, each of a new user; settles with the acknowledged requests, for `repeatKeyed`. */
 export async function sendKeyed({ producer, sluice }: World, random: Random): Promise<readonly Request[]> {
   const keyed = (): SentEvent => {
     const event = ofOwnUser(producer);
@@ -62,7 +62,7 @@ export async function sendKeyed({ producer, sluice }: World, random: Random): Pr
   return sent.filter(({ outcome }) => outcome === 'acknowledged');
 }
 
-/** Sends the same records again, and others under their keys: none of them may be stored. */
+/** Sends the same records again, and other records with the same keys. None of these may be stored. */
 export async function repeatKeyed(
   { producer, sluice }: World,
   sent: readonly Request[],
@@ -79,13 +79,13 @@ export async function repeatKeyed(
   }
 }
 
-/** Keys are remembered in buckets, by the first digits of their ids: so many with the small budget of a deployment. */
+/** How many leading digits of an id choose its bucket of remembered keys, with the small budget of this deployment. */
 const bucketDigits = 4;
 const keysTriedMax = 2_000_000;
 /** The part of an id that Redis remembers. */
 const claimDigits = 26;
 
-/** Sends a record whose key is remembered in the same bucket as another one. */
+/** Sends a record whose key is in the same bucket as another key. */
 async function sendBeside({ producer, sluice }: World, key: string, random: Random): Promise<void> {
   const bucketOf = (name: string) => eventIdOfKey(producer.appId, name, 'shared').slice(0, bucketDigits);
   const bucket = bucketOf(key);
@@ -104,7 +104,7 @@ function move(world: World, seconds: number): void {
   world.clock.moveBy(seconds);
 }
 
-/** No worker runs for longer than any key is remembered, and producers send again what waits for them. */
+/** No worker runs for longer than any key is remembered, and meanwhile producers repeat records that wait for the workers. */
 const stoppedWorkers: Fault = {
   name: 'workers stopped for longer than keys are remembered',
   touches: ['worker-1', 'worker-2', 'redis'],
@@ -116,7 +116,7 @@ const stoppedWorkers: Fault = {
     const meanwhile = await sendKeyed(world, random);
     move(world, random.pick(dayAndMoreS));
     await repeatKeyed(world, [...before, ...meanwhile], random);
-    // Sends other keys too, so that Redis rewrites the buckets of these.
+    // Other keys in the same buckets make Redis rewrite these, which drops what it may forget.
     for (const request of meanwhile) {
       for (const event of request.events) await sendBeside(world, keyAt('track', event) ?? '', random);
     }
@@ -175,8 +175,8 @@ const forgottenMsMax = 20_000;
 const agedMinutes = 120;
 
 /**
- * Only workers move this clock, and since Redis was emptied none may have looked yet: the first look takes the clock for the minute of
- * the first claim. So it is not moved before.
+ * Advances the clock of claims, unless no worker has looked at it since Redis was emptied: the first look takes the clock as the minute of
+ * the first claim.
  */
 export async function advanceClaimClock(redis: World['redis'], minutes: number): Promise<void> {
   const state = shardKeys.state(0);
@@ -184,7 +184,7 @@ export async function advanceClaimClock(redis: World['redis'], minutes: number):
   await redis.hincrby(state, 'claim_clock_us', minutes * 60_000_000);
 }
 
-/** Sets the clock of claims forward until Redis has forgotten the keys of these requests; settles with whether it has. */
+/** Advances the clock of claims until Redis has forgotten the keys of these requests; settles with whether it has. */
 export async function forgetKeys(world: World, sent: readonly Request[], random: Random): Promise<boolean> {
   const { redis } = world;
   const minute = async (field: string, unit = 1) =>
@@ -196,7 +196,7 @@ export async function forgetKeys(world: World, sent: readonly Request[], random:
     await advanceClaimClock(redis, agedMinutes);
     await hold(random.int(200, 600));
   }
-  // What Redis may forget stays in its bucket until the bucket is rewritten.
+  // A key that Redis may forget stays in its bucket until the bucket is rewritten.
   const keys = sent.flatMap(({ endpoint = 'track', events }) =>
     events.map((event) => keyAt(endpoint, event) ?? ''),
   );
@@ -204,7 +204,7 @@ export async function forgetKeys(world: World, sent: readonly Request[], random:
   return keys.length > 0 && (await isForgotten()) && !(await isRemembered(world, keys));
 }
 
-/** Producers send keys again that Redis has forgotten. */
+/** Producers repeat keys that Redis has forgotten. */
 const forgottenKeys: Fault = {
   name: 'keys forgotten by redis',
   touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
@@ -216,7 +216,7 @@ const forgottenKeys: Fault = {
   },
 };
 
-/** ClickHouse dies, and its files of the index are gone. */
+/** Kills ClickHouse, and removes the files of the index of keys. */
 async function loseIndex({ clickhouse, sluice, indexLostMs }: World): Promise<void> {
   const [table] = await sluice.rows<{ data_paths: readonly string[] }>(
     "SELECT data_paths FROM system.tables WHERE database = currentDatabase() AND name = 'stored_keys'",
@@ -231,7 +231,7 @@ async function loseIndex({ clickhouse, sluice, indexLostMs }: World): Promise<vo
   await clickhouse.restart();
 }
 
-/** The index of keys is lost too. Until workers have made it again from the stored rows, late repeats wait. */
+/** Redis has forgotten keys, and the index of keys is lost too. Late repeats wait until workers have rebuilt it from the stored rows. */
 const lostIndex: Fault = {
   name: 'index of keys lost',
   touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
@@ -244,7 +244,7 @@ const lostIndex: Fault = {
   },
 };
 
-/** One worker stands still with segments of late repeats for so long that the other one stores them, and then goes on. */
+/** A worker that has segments of late repeats is paused until the other one has stored them, and then continues. */
 const shadowedWorker: Fault = {
   name: 'late repeats in two workers',
   touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],

@@ -1,5 +1,5 @@
-// Crash points of the code: a process is started so that it dies at the n-th passing of a point. Meanwhile the fault does
-// what makes the process pass there.
+// Crashes at the crash points of the code: a process is started so that it dies when it passes a point for the n-th time. Meanwhile the
+// fault does what makes the process pass there.
 
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
@@ -18,13 +18,13 @@ import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 
 const passings = [1, 2, 3];
-/** Much longer than it takes, since a machine may have other things to do. */
+/** Much longer than a crash takes, since the machine may be busy. */
 const crashMsMax = 240_000;
 const everyMs = 100;
-/** ClickHouse needs many statements to find refused rows, so more of them would fill the backlog. */
+/** Finding refused rows takes many statements, so sending such rows more often would fill the backlog. */
 const poisonEveryMs = 1_200;
 
-/** What is done again and again until the process dies. */
+/** What the fault repeats until the process dies. */
 const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>>> = {
   registry_copied: async ({ redis }) => {
     const [key] = (await redis.hkeys(registryKeys.documents)).filter((name) =>
@@ -39,7 +39,7 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
     let left = 1;
     gate.pretend((statement) => segmentInserts(statement) && left-- > 0);
   },
-  // So long that segments are compressed.
+  // Segments are compressed only when they wait for long.
   segment_compressed: async ({ gate }) => gate.refuse(inserts, tooManyQueries),
   keys_added: letKeysAge,
   keys_marked: letKeysAge,
@@ -50,8 +50,8 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
 };
 
 /**
- * Sets the clock of claims forward, so that keys are to be forgotten and have to be indexed first: by much more than a
- * segment may stay unindexed, and to the end of the longest window in seconds.
+ * Advances the clock of claims, so that workers must index keys in order to forget them: by much more than a segment may stay unindexed,
+ * and so often that the longest window ends within seconds.
  */
 async function letKeysAge({ redis }: World): Promise<void> {
   await advanceClaimClock(redis, 60);
@@ -69,13 +69,13 @@ const pointsOfRounds = new Set<string>([
 
 const pointsOfWorkers: readonly CrashPointName[] = [...crashPoints.worker, ...crashPoints.erasure];
 
-/** Points at which what Redis knows of a deletion and what ClickHouse does are not the same. */
+/** Points at which Redis and ClickHouse know different things about a deletion. */
 const pointsOfDeletions: readonly CrashPointName[] = [
   'deletions_copied',
   ...pointsOfWorkers.filter((point) => pointsOfRounds.has(point)),
 ];
 
-/** A crash of one process at a passing of a point. It stays dead until the next fault or the healing starts it. */
+/** A crash of one process when it passes a point for the n-th time. It stays dead until the next fault or the round restarts it. */
 function crashOf(part: ProcessPart, point: CrashPointName, passing: number): Fault {
   return {
     name: crashName(point, passing),
@@ -84,10 +84,10 @@ function crashOf(part: ProcessPart, point: CrashPointName, passing: number): Fau
       disturb(world, part);
       const child = childOf(world, part);
       world.altered.add(child.name);
-      // A process that dies in its turn keeps the turn for ten seconds. One wait for that is enough.
+      // A process that dies in its turn keeps the turn for ten seconds; only one of the crashes waits for its end.
       const isWaitedFor = point === 'keys_marked' && passing === 1;
       if (stimuli[point] === letKeysAge && !isWaitedFor) await world.redis.del(shardKeys.indexing(0));
-      // It may die before it is ready.
+      // The process may die before it is ready.
       await child.restart({ CRASH_AT: `${point}:${passing}` }).catch(() => undefined);
       const stop = repeat(world, point);
       const died = await within(child.exited, crashMsMax).catch(() => undefined);
@@ -97,7 +97,7 @@ function crashOf(part: ProcessPart, point: CrashPointName, passing: number): Fau
   };
 }
 
-/** Does what makes a process pass a point, until it is told to stop. */
+/** Does what makes a process pass a point until the returned function is called. */
 export function repeat(world: World, point: CrashPointName): () => Promise<void> {
   let stopped = false;
   const work = async () => {
@@ -118,7 +118,7 @@ export function repeat(world: World, point: CrashPointName): () => Promise<void>
   };
 }
 
-/** Three restores in a row die at a point, which each passes once; the one after them restores. */
+/** Three restores in a row die at a point that each passes once; the fourth must succeed. */
 function crashOfRestore(point: CrashPointName): Fault {
   return {
     name: `three crashes at ${point}`,
@@ -131,9 +131,9 @@ function crashOfRestore(point: CrashPointName): Fault {
         await runProgram('src/admin/main.js', ['restore'], env).catch((error: Error) => {
           if (error.message.includes('SIGKILL')) died += 1;
         });
-        // A killed restore keeps its right to load for some seconds; the tests of restores wait for its end.
+        // A killed restore keeps the right to load for some seconds; the tests of restores wait for that to end.
         await world.redis.del(registryKeys.loading);
-        // Its last point is passed when all is restored: there is nothing to restore again.
+        // After the last point all is restored, so Redis must be emptied again for the next restore.
         if (point === 'epoch_restored' && left > 1) losses.push(await empty(world, random));
       }
       await world.sluice.admin('restore');
@@ -144,8 +144,8 @@ function crashOfRestore(point: CrashPointName): Fault {
 }
 
 /**
- * A worker dies in a deletion, and then Redis is emptied. The other worker stands still from before the crash, so that
- * nobody takes the round over; half of the time it goes on while Redis is empty.
+ * A worker dies in a deletion, and then Redis is emptied. The other worker is paused before the crash, so that it cannot take the round
+ * over; half of the time it continues while Redis is empty.
  */
 function emptiedAfterCrash(name: string, pointOf: (random: Random) => CrashPointName): Fault {
   return {
@@ -160,7 +160,7 @@ function emptiedAfterCrash(name: string, pointOf: (random: Random) => CrashPoint
       const stop = repeat(world, point);
       const died = await within(dying.exited, crashMsMax).catch(() => undefined);
       await stop();
-      // Somebody may be told that the request is complete.
+      // Gives callers time to see that the request is complete.
       await hold(random.int(0, 500));
       await empty(world, random);
       if (random.int(0, 1) === 1) {
@@ -181,8 +181,8 @@ export function crashName(point: CrashPointName, passing: number): string {
 }
 
 /**
- * Points that a process passes only while records cannot be stored: ClickHouse refuses them, or forgotten keys are not in
- * the index yet. Rounds of deletions wait meanwhile.
+ * Points that a process passes only while records cannot be stored, because ClickHouse refuses them or forgotten keys are not indexed yet.
+ * Rounds of deletions wait meanwhile.
  */
 const pointsWithoutStoring = new Set<string>(
   crashPoints.worker.filter(
@@ -192,8 +192,8 @@ const pointsWithoutStoring = new Set<string>(
 );
 
 /**
- * Crashes that exclude each other, since there is one round of deletions at a time, and none while records cannot be stored.
- * Two processes that have to die at such points would wait for each other.
+ * Crashes that exclude each other, since there is only one round of deletions at a time, and none while records cannot be stored. Two
+ * processes that must die at such points would wait for each other.
  */
 export const excludingCrashes: ReadonlySet<string> = new Set(
   pointsOfWorkers
@@ -201,14 +201,14 @@ export const excludingCrashes: ReadonlySet<string> = new Set(
     .flatMap((point) => passings.map((passing) => crashName(point, passing))),
 );
 
-/** The third passings of points that each round of deletions passes once. They take minutes. */
+/** The third passings of points that each round of deletions passes once, which take minutes. */
 export const slowCrashes: ReadonlySet<string> = new Set(
   pointsOfWorkers
     .filter((point) => pointsOfRounds.has(point))
     .map((point) => crashName(point, passings.length)),
 );
 
-/** Steps of a deletion at which `deletion-crash` kills a worker. */
+/** The steps of a deletion at which the test `deletion-crash` kills a worker. */
 export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filter(
   (point) => pointsOfRounds.has(point) && point !== 'keys_kept',
 );
@@ -216,8 +216,8 @@ export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filte
 const pointsUnderLoad: readonly CrashPointName[] = [...crashPoints.api, ...pointsOfWorkers];
 
 /**
- * The points at which it, `deletion-hidden`, `key-index` or `ledger-balance` ends a worker, so rounds under load need not do it in every
- * run of tests.
+ * The points at which `deletion-crash`, `deletion-hidden`, `key-index` or `ledger-balance` kills a worker, so that rounds under load need
+ * not do so in every run of the tests.
  */
 const testedPoints: readonly CrashPointName[] = [
   'keys_looked_up',
@@ -233,12 +233,12 @@ const testedPoints: readonly CrashPointName[] = [
   ...crashPoints.erasure,
 ];
 
-/** The first crash of an API process or a worker at each point that no other test kills it at. */
+/** A crash at the first passing of each point of API processes and workers that no other test covers. */
 export const firstCrashes: readonly string[] = pointsUnderLoad
   .filter((point) => !testedPoints.includes(point))
   .map((point) => crashName(point, 1));
 
-/** All others: at those points, and at later passings, with more under way, without the slow ones. */
+/** All other crashes but the slow ones: at the covered points, and at later passings, when more is under way. */
 export const laterCrashes: readonly string[] = [
   ...testedPoints.map((point) => crashName(point, 1)),
   ...pointsUnderLoad
@@ -259,7 +259,7 @@ export const crashFaults: readonly Fault[] = [
   ),
 ];
 
-/** The same at any of these points. */
+/** A worker dies at a random step of a deletion, and then Redis is emptied. */
 export const emptiedAfterAnyCrash: Fault = emptiedAfterCrash(
   'redis emptied after a crash in a deletion',
   (random) => random.pick(pointsOfDeletions),

@@ -1,4 +1,4 @@
-// The disk of Redis, of ClickHouse, or of both is full for a while, and meanwhile processes are killed. Every client goes on.
+// The disk of Redis, of ClickHouse, or of both is full for a while, and meanwhile processes are killed. All clients continue.
 
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { tables } from '../../src/contract/records.js';
@@ -8,14 +8,14 @@ import { emptied } from './faults-redis.js';
 import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 
-/** ClickHouse removes the parts that a merge replaced after 10 s, so a merge that was cut would be noticed then. */
+/** ClickHouse removes the parts that a merge replaced after 10 s: only then a truncated result of the merge would show. */
 const untilOldPartsGoMs = 12_500;
 
 const stores = ['redis', 'clickhouse'] as const;
 
 /**
- * Fills the disk for `ms`, and again when somebody has freed some of it. A store that cannot write ends, or is killed: once there is room,
- * it is started again. Settles with whether there was no room.
+ * Keeps the disk full for `ms` after `during`, even if a store frees some of it. A store that ended or was killed meanwhile is started
+ * when there is room again. Settles with whether the disk was full.
  */
 async function whileFull(
   world: World,
@@ -43,10 +43,10 @@ async function whileFull(
   return isFull;
 }
 
-/** Merges begin with so little room left, but the next ones would not: the disk is filled under them. */
+/** Enough room for merges to begin; the disk is then filled while they run. */
 const leftForMergesBytes = 32 * 1024 * 1024;
 
-/** Without waiting for the end, which may not come. */
+/** Begins to merge all tables. Does not wait for the end, since merges may fail. */
 function mergeEverything({ clickhouse, sluice }: World): void {
   for (const table of tables)
     clickhouse
@@ -61,14 +61,14 @@ function diskFault(
 ): Fault {
   return {
     name,
-    // It touches everything: one at a time.
+    // It touches everything, so that no other fault happens at the same time.
     touches: [...stores, 'worker-1', 'worker-2', 'api-1', 'api-2', 'gate'],
     needs: 'mount',
     run: (world, random) => whileFull(world, random, msOf(random), () => during(world, random)),
   };
 }
 
-/** Kills a process of ours on the full disk, which starts again at once, or a store, which comes back when there is room. */
+/** Kills one of our processes on the full disk, and restarts it at once, or a store, which starts when there is room again. */
 function killOnFullDisk(kind: string, parts: readonly ProcessPart[]): Fault {
   return diskFault(
     `${kind} killed on a full disk`,
@@ -102,6 +102,6 @@ export const diskFaults: readonly Fault[] = [
     },
   ),
   killEverythingOf(['api-1', 'api-2', 'worker-1', 'worker-2', ...stores]),
-  // It is restored from what ClickHouse has.
+  // The state is restored from ClickHouse.
   emptied,
 ];

@@ -1,5 +1,5 @@
-// Users who are hidden and not erased yet: passes rest while the faults of other tracks happen, or while parts are merged, and
-// ClickHouse is killed in a pass.
+// Faults while users are hidden but not erased yet: erasing passes are held up during the faults of other tracks, while parts are merged or
+// while a shard moves; and ClickHouse is killed in a pass.
 
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -13,8 +13,8 @@ import { look, lossesOf } from './sights.js';
 const hiddenMsMax = 30_000;
 
 /**
- * Does something while users are hidden, after which still no query may show them; settles with whether there are some. Then one pass
- * erases them all.
+ * Holds up passes, waits for hidden users, does `work` and looks whether any query shows these users, which none may. Then lets a pass
+ * erase them. Settles with whether there were hidden users.
  */
 async function whileHidden(world: AnyWorld, work: () => Promise<unknown>): Promise<boolean> {
   const { redis } = world;

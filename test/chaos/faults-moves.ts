@@ -1,5 +1,5 @@
-// A shard that moves to another ClickHouse server while everything else happens. Half of the moves are killed at some step
-// and then continued. A move that fails because of other faults is repeated during the healing, where it has to succeed.
+// A shard moves to another ClickHouse server while everything else happens. Half of the moves are killed at some step and then continued.
+// A move that fails because of other faults is repeated during healing, where it must succeed.
 
 import type { ShardView } from '../../src/admin/shards.js';
 import { crashPoints } from '../../src/crash-point.js';
@@ -8,7 +8,7 @@ import { type AnyWorld, type Fault, hold } from './fault.js';
 
 const triesMax = 3;
 
-/** Ends the moves that failed, or were killed at some step. */
+/** Repeats the moves that failed or were killed, until they end. */
 export async function untilMovesEnd({
   sluice,
   failedMoves,
@@ -31,7 +31,7 @@ export const moveOfShard: Fault<AnyWorld> = {
     const its = listed.find((each) => each.shard === shard);
     if (its === undefined) throw new Error(`there is no shard ${shard}`);
     const to = its.moving_to ?? (its.server + further) % sluice.clickhouses.length;
-    // A server or a master may be away, so the command is given again as an operator would.
+    // A server may be away, so the command is repeated, as an operator would do.
     let failure: unknown;
     for (let tries = 0; tries < triesMax; tries += 1) {
       const [point] = crashAt.splice(0);

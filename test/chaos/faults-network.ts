@@ -1,4 +1,4 @@
-// Faults of the connections between processes: reset, refused, silent, slow, and lost replies.
+// Faults of the connections between processes: they are reset, cut, silent or slow, or lose replies.
 
 import type { TcpProxy } from '../harness/services.js';
 import { until } from '../harness/wait.js';
@@ -68,7 +68,7 @@ export const networkFaults: readonly Fault<AnyWorld>[] = between.flatMap((link) 
   faultsOf(link, `between ${link.replace('-', ' and ')}`),
 );
 
-/** The same of the connections to each of three servers. */
+/** The same faults of the connections to each of three servers. */
 export const networkFaultsOfThree: readonly Fault<AnyWorld>[] = (['redis', 'clickhouse'] as const).flatMap(
   (kind) => ([1, 2, 3] as const).flatMap((number) => faultsOf(`to-${kind}-${number}`, `to ${kind}`)),
 );

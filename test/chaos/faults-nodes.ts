@@ -1,5 +1,5 @@
-// Hosts of Redis that are lost: another server takes over, and the former primary comes back. One host at a time, since what is
-// acknowledged is on two of them; a fault ends when all have everything again.
+// Hosts of Redis are lost: another server takes over, and the former primary comes back. Only one host is lost at a time, since an
+// acknowledged record is on two of them. A fault ends when all servers have everything again.
 
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,11 +25,11 @@ type NodesWorld = AnyWorld & Pick<DeploymentOfNodes, 'nodes' | 'ownerOf' | 'unti
 
 const hosts: readonly Part[] = ['redis'];
 const takeOverMsMax = 30_000;
-/** Longer than a round of deletions takes to pass all its steps on a busy machine. */
+/** Longer than all steps of a round of deletions take on a busy machine. */
 const stepMsMax = 60_000;
 const commandMsMax = 120_000;
 
-/** Loses a host; settles with what brings it back. */
+/** Loses a host; settles with a function that brings it back. */
 type Loss = (node: Node, others: readonly Node[]) => Promise<() => Promise<unknown>>;
 
 const killed: Loss = async ({ server }) => {
@@ -55,7 +55,7 @@ const cutOff: Loss = async ({ host }) => {
   return async () => host.join();
 };
 
-/** Our processes go on reaching it, and its sentinel goes on calling it the primary. */
+/** Our processes still reach the host, and its own sentinel still calls it the primary. */
 const cutFromOthers: Loss = async ({ host }, others) => {
   for (const other of others) host.cutFrom(other.host);
   return async () => host.join();
@@ -66,7 +66,7 @@ async function primaryOf({ nodes, ownerOf }: NodesWorld, key: string): Promise<N
   return nodes.find((node) => node.server === server) as Node;
 }
 
-/** The state of the shard that gets most of the load, or now and then the registry. On a cluster they have primaries of their own. */
+/** A key of the busiest shard, or sometimes of the registry, which on a cluster may have another primary. */
 function keyOf({ producer, shards }: NodesWorld, random: Random): string {
   const ofShard = shardKeys.state(shardOf(producer.appId, shards));
   return random.pick([ofShard, ofShard, registryKeys.epoch]);
@@ -76,7 +76,7 @@ function firstAcceptedAfter({ producer }: NodesWorld, ms: number) {
   return producer.settled.find(({ invokedMs, outcome }) => invokedMs > ms && outcome === 'acknowledged');
 }
 
-/** Loses the primary of a key until another server has taken over, and for longer if told so. While Redis is empty nothing is accepted. */
+/** Loses a primary until another server has taken over and accepts records (if Redis is not empty), and `moreMs` longer. */
 async function takeOver(
   world: NodesWorld,
   random: Random,
@@ -120,7 +120,7 @@ function primaryIs(what: string, loss: Loss, moreMsMax: number): Fault<NodesWorl
   };
 }
 
-/** For so long that nobody takes over, or only just. */
+/** Freezes the primary for about as long as it takes until another server takes over. */
 const briefly: Fault<NodesWorld> = {
   name: 'primary frozen for a moment',
   touches: hosts,
@@ -179,7 +179,7 @@ function replicaIs(what: string, loss: Loss): Fault<NodesWorld> {
   };
 }
 
-/** A process stops at a step, another server takes over meanwhile, and the process goes on with what it knew. */
+/** A process is paused at a step while another server takes over, and then continues with what it knew. */
 function takeOverAt(
   part: ProcessPart,
   points: readonly CrashPointName[],
@@ -207,7 +207,7 @@ function takeOverAt(
   };
 }
 
-/** The process of a command does so; what it could not do is done by the next one. */
+/** The same with the process of a command. What the command leaves undone, a later one does. */
 async function takeOverInCommand(
   world: NodesWorld,
   random: Random,
@@ -247,7 +247,7 @@ const inMove: Fault<NodesWorld> = {
   },
 };
 
-/** A round of deletions would take over from a run of retention. Whoever takes the turn again and again keeps rounds from beginning. */
+/** Takes the turn of rounds of deletions again and again, so that none begins: it would take over from a run of retention. */
 async function withoutRounds<Result>({ redis }: NodesWorld, work: () => Promise<Result>): Promise<Result> {
   const take = () =>
     void redis.set(registryKeys.deletionRound, '1', 'PX', deletionRounds.everyMs).catch(() => undefined);
@@ -260,7 +260,7 @@ async function withoutRounds<Result>({ redis }: NodesWorld, work: () => Promise<
   }
 }
 
-/** A worker begins such a run when it starts, if it is time for one and no round of deletions runs. */
+/** Restarts a worker so that it begins a run of retention, which it does if one is due and no round of deletions is running. */
 async function beginRetention({ redis }: NodesWorld, worker: Child, env = {}): Promise<void> {
   const what = 'no round of deletions runs';
   const isFree = async () => (await redis.exists(registryKeys.maintenanceLock)) === 0;
@@ -270,8 +270,8 @@ async function beginRetention({ redis }: NodesWorld, worker: Child, env = {}): P
 }
 
 /**
- * An environment of its own has a month of which all has expired, and one of which half has: after the take-over exactly that has to
- * go.
+ * A new environment has one month whose rows have all expired, and one of which half have. After the take-over exactly the expired rows
+ * must be gone.
  */
 const inRetention: Fault<NodesWorld> = {
   name: 'take-over in a run of retention',
@@ -336,7 +336,7 @@ const inReload: Fault<NodesWorld> = {
 async function untilStopped(child: Child): Promise<boolean> {
   const isStopped = () => {
     try {
-      // What follows the name, which may hold anything, in brackets.
+      // The state follows the name, which is in brackets and may contain anything.
       return readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ').at(-1)?.startsWith('T');
     } catch {
       return false; // It has ended.
@@ -345,7 +345,7 @@ async function untilStopped(child: Child): Promise<boolean> {
   return until(isStopped, { deadlineMs: stepMsMax, what: 'it has stopped' }).catch(() => false);
 }
 
-/** Without those that need a fault of ClickHouse too. */
+/** The points that a worker passes without a fault of ClickHouse. */
 const stepsOfWorkers = [...crashPoints.worker, ...crashPoints.erasure].filter(
   (point) => !/^(?:token_|bad_|segment_compressed|keys_(?:added|marked|index))/.test(point),
 );
@@ -357,7 +357,7 @@ const stepsOfApi = [
   'fence_taken',
 ] as const;
 
-/** Only rounds of these layouts have them, and so their world. */
+/** Only rounds of these layouts draw these faults, so their world has the nodes. */
 const takeOvers = [
   ...processFaultsOfNodes,
   ...maskFaults(['clickhouse-1', 'clickhouse-2']),
@@ -380,5 +380,5 @@ const takeOvers = [
 ] as readonly Fault<never>[] as readonly Fault[];
 
 export const clusterFaults = takeOvers;
-/** Nothing empties all masters of a cluster in one step. */
+/** Without a cluster, since nothing empties all of its masters in one step. */
 export const nodeFaults = [...takeOvers, inReload as Fault<never> as Fault];

@@ -1,6 +1,6 @@
-// A store is set back, as a virtual machine is: it is killed, and starts with a copy of its files from earlier in the round. Both
-// stores have counted on since the copy, so it has to be noticed. Keyed records from before the copy and from after it are sent
-// again at the end.
+// A store is set back, as a virtual machine may be: it is killed, and starts with a copy of its files from earlier in the round. The
+// witness has counted further since the copy, so the service must notice. At the end, keyed records from before and after the copy are
+// repeated.
 
 import { cp, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import { dumpOfSegments, type Held, recordsOf, restore } from './faults-redis.js
 import { readKeptDeletions } from './kept-deletions.js';
 import { readStored } from './rows.js';
 
-/** Whoever compares has to reach both stores. */
+/** The processes that compare the stores must reach both. */
 const touches: readonly Part[] = [
   'redis',
   'clickhouse',
@@ -45,20 +45,20 @@ async function whileDown(
 const copyTo = (copy: string) => (folder: string) =>
   cp(folder, copy, { recursive: true, verbatimSymlinks: true });
 
-/** The folder itself stays: a disk may be mounted there. */
+/** Replaces the contents of a folder. The folder itself stays, since a disk may be mounted there. */
 const replaceBy = (copy: string) => async (folder: string) => {
   for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
   await cp(copy, folder, { recursive: true, verbatimSymlinks: true });
 };
 
-/** Settles with whether both stores have counted on in time: from here on what they had before can be told apart. */
+/** Settles with whether both stores have a later number of the witness in time, by which the earlier copy can be recognized. */
 async function haveCountedOn({ redis }: World): Promise<boolean> {
   const read = async (field: string) => Number(await redis.hget(registryKeys.witness, field));
   const from = await read('number');
   return within('ClickHouse has a later number of the witness', async () => (await read('kept:0')) > from);
 }
 
-/** Redis takes no writes until it is killed or `resume` is called: what it holds stays as it is. */
+/** Makes Redis hold up writes until it is killed or `resume` is called, so that its data stays the same. */
 async function standStill({ redis }: World): Promise<void> {
   await redis.client('PAUSE', pauseMsMax, 'WRITE');
 }
@@ -67,14 +67,14 @@ async function resume({ redis }: World): Promise<void> {
   await redis.client('UNPAUSE');
 }
 
-/** Markers of what Redis holds, when it stands still. */
+/** Reads the segments that Redis holds; works while writes are held up. */
 async function holdsNow({ redis }: World): Promise<Held> {
   return (await redis.callBuffer('EVAL_RO', ...dumpOfSegments(0))) as Held;
 }
 
 /**
- * It counts as emptied. What it held when it was killed may be missing, but for what its copy holds too: that waits there, and has to be
- * stored once.
+ * Redis counts as emptied: what it held when it was killed may be missing, except for what its copy holds too, which still waits there and
+ * must be stored once.
  */
 export const oldRedis: Fault = {
   name: 'old copy of redis put back',
@@ -113,8 +113,8 @@ export const oldRedis: Fault = {
 };
 
 /**
- * What it had when it was killed and has no more is gone, with its keys, until it is sent again. Redis stands still while that is read,
- * so it forgets nothing that was stored meanwhile.
+ * What ClickHouse had when it was killed and its copy lacks is lost, with its keys, until it is sent again. Writes to Redis are held up
+ * while this is read, so that Redis does not forget segments that were stored meanwhile.
  */
 export const oldClickHouse: Fault = {
   name: 'old copy of clickhouse put back',
@@ -139,7 +139,7 @@ export const oldClickHouse: Fault = {
       const markers = markersLost(had, has);
       const loss = { fromMs, toMs: Number.POSITIVE_INFINITY, markers };
       setBack.push(loss);
-      // What was deleted since the copy is there until the recovery, and its keys are free afterwards.
+      // What was deleted since the copy is back until the recovery, and its keys are free afterwards.
       indexLostMs.push(fromMs);
       await hold(random.int(0, 2_000));
       let isNoticed = false;
@@ -162,7 +162,7 @@ function markersLost(had: ReadonlyMap<string, string>, has: ReadonlyMap<string, 
   return new Set([...had].filter(([record]) => !has.has(record)).map(([, marker]) => marker));
 }
 
-/** The same once nothing more is stored: inserts that had begun go on while Redis stands still, and are forgotten when it goes on. */
+/** Reads everything once no more is being stored: inserts that had begun still continue after writes to Redis are held up. */
 async function readAllAtRest(world: World): Promise<Map<string, string>> {
   let all = await readAll(world);
   for (;;) {

@@ -1,4 +1,4 @@
-// Cuts the power of ClickHouse's machine: its files keep only what was synced. They have to keep everything that ClickHouse had
+// Cuts the power of ClickHouse's machine, so that its files keep only what was synced. That must include everything that ClickHouse had
 // confirmed, since Redis has forgotten it.
 
 import { type Fault, hold, type World } from './fault.js';
@@ -6,7 +6,7 @@ import { forgetKeys, repeatKeyed, sendKeyed } from './faults-clocks.js';
 
 async function cutPower({ clickhouse, cutDisk }: World, awayMs: number): Promise<void> {
   if (cutDisk === undefined) throw new Error("the power of this ClickHouse's disk cannot be cut");
-  // From here on it answers nothing.
+  // Paused, so that ClickHouse confirms nothing after the cut.
   clickhouse.sigstop();
   await cutDisk.cut(() => clickhouse.kill9());
   await hold(awayMs);
@@ -26,7 +26,7 @@ const powerCut: Fault = {
   },
 };
 
-/** Just when keys go to the index, and Redis forgets them: the index must have what Redis has forgotten. */
+/** Cuts the power while keys are indexed and Redis forgets them: the index must have all that Redis has forgotten. */
 const powerCutWhileForgetting: Fault = {
   name: 'power cut of clickhouse while keys are forgotten',
   touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],

@@ -1,4 +1,4 @@
-// Processes that are killed, asked to end, or paused for long enough that others take over their work.
+// Processes are killed, terminated, or paused for long enough that others take over their work.
 
 import type { Child } from '../harness/services.js';
 import { type AnyWorld, type Fault, hold } from './fault.js';
@@ -55,10 +55,7 @@ function terminate(name: string, part: ProcessPart): Fault<AnyWorld> {
   };
 }
 
-/**
- * Longer than a job's lock plus the interval of the check for silent workers, so that a paused worker continues as a
- * zombie.
- */
+/** Pauses a process. A worker pauses longer than a job's lock and the check for silent workers take, so it returns as a zombie. */
 function stop(name: string, part: ProcessPart): Fault<AnyWorld> {
   const [min, max] = part.startsWith('worker') ? [2_200, 3_500] : [400, 2_500];
   return {
@@ -75,7 +72,7 @@ function stop(name: string, part: ProcessPart): Fault<AnyWorld> {
   };
 }
 
-/** All processes at once: ours, Redis and ClickHouse. */
+/** Kills all these processes at once, and restarts the stores before ours. */
 export function killEverythingOf(parts: readonly ProcessPart[]): Fault<AnyWorld> {
   return {
     name: 'kill everything',
@@ -103,7 +100,7 @@ function faultsOf(parts: readonly ProcessPart[]): Fault<AnyWorld>[] {
 }
 
 export const processFaults = faultsOf([...ours, ...stores]);
-/** Hosts of Redis have faults of their own, one at a time: all of it waits until Redis serves. */
+/** Killing everything counts as touching Redis too, since our processes restart only when Redis serves. */
 export const processFaultsOfNodes = faultsOf([...ours, 'clickhouse-1', 'clickhouse-2']).map((fault) =>
   fault.name === 'kill everything' ? { ...fault, touches: [...fault.touches, 'redis' as const] } : fault,
 );

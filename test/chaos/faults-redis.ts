@@ -46,7 +46,7 @@ async function countErrors(redis: World['redis'], code: string): Promise<number>
   return Number(new RegExp(`errorstat_${code}:count=(\\d+)`).exec(text)?.[1] ?? 0);
 }
 
-/** With `appendfsync always` Redis ends when it cannot write. */
+/** Redis exits when it cannot write, since it has `appendfsync always`. */
 const diskFull: Fault = {
   name: 'full disk',
   touches: ['redis'],
@@ -88,7 +88,7 @@ const rewrite: Fault = {
   },
 };
 
-/** Nothing reaches ClickHouse until requests are refused. */
+/** Cuts workers off from ClickHouse until the backlog is full and requests are refused. */
 const backlogFull: Fault = {
   name: 'full backlog',
   touches: ['worker-clickhouse'],
@@ -108,7 +108,7 @@ const backlogFull: Fault = {
   },
 };
 
-/** Members and bytes of segments. */
+/** The outstanding segments in Redis: their members of the set, and their bytes. */
 export type Held = readonly [members: readonly Buffer[], segments: readonly Buffer[]];
 
 const dumpScript = `
@@ -117,12 +117,12 @@ local segments = {}
 local prefix = string.match(KEYS[1], '^{s%d+}:')
 for i, member in ipairs(members) do segments[i] = redis.call('GET', prefix .. 'segment:' .. member) or '' end
 return { members, segments }`;
-/** What follows EVAL: its reply is what Redis holds. */
+/** The arguments of an EVAL that replies with the segments that Redis holds. */
 export const dumpOfSegments = (shard: number) => [dumpScript, 1, shardKeys.segments(shard)] as const;
 
 /**
- * Redis loses everything it holds and, half of the time, its files. The same step notes what only Redis held, so that
- * exactly that may be missing. Then its state is restored.
+ * Redis loses everything it holds and, half of the time, its files. The same transaction reads what only Redis held, so that exactly that
+ * may be missing. Then the state is restored.
  */
 export const emptied: Fault = {
   name: 'redis emptied',
@@ -135,8 +135,8 @@ export const emptied: Fault = {
 };
 
 /**
- * The same while ClickHouse has the targets of a request that is not complete. Half of the time the workers run on the
- * emptied Redis for long enough for all of their upkeep to run.
+ * The same while ClickHouse has the targets of a pending request. Half of the time Redis stays empty long enough for all upkeep of the
+ * workers to run on it.
  */
 const emptiedWhilePending: Fault = {
   name: 'redis emptied while a deletion is pending',
@@ -156,7 +156,7 @@ const emptiedWhilePending: Fault = {
   },
 };
 
-/** Empties Redis until `restore`, and notes what only Redis had. */
+/** Empties Redis, and notes what only Redis had; `restore` ends that. */
 export async function noteEmptied({
   redis,
   sluice,
@@ -194,7 +194,7 @@ export async function restore({ sluice, emptied }: Pick<World, 'sluice' | 'empti
   if (last !== undefined) last.toMs = performance.now();
 }
 
-/** The markers of the records that Redis holds, by environment and marker: several environments have the same markers. */
+/** The markers of the records in Redis, by environment and marker, since environments share markers. */
 export async function recordsOf([members, segments]: Held): Promise<Map<string, string>> {
   const all = segments.map((stored, index) => recordsOfSegment(String(members[index]), stored));
   return new Map((await Promise.all(all)).flat().map(([appId, marker]) => [`${appId} ${marker}`, marker]));

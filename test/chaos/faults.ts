@@ -1,4 +1,4 @@
-// Every fault that a schedule may contain. Faults of one kind share a name for all processes.
+// Every fault that a schedule may contain. Faults of one kind have the same name for all processes.
 
 import type { Layout } from './deployment.js';
 import type { Fault } from './fault.js';
@@ -29,7 +29,7 @@ const faultsOfOne: readonly Fault[] = [
   emptiedAfterAnyCrash,
 ];
 
-/** Faults by layout. None but these are for three of each, and for disks: the others are about what one server does. */
+/** The faults from which random rounds draw, by layout. The other layouts leave out faults that concern single servers. */
 const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
   one: faultsOfOne,
   three: [
@@ -51,7 +51,7 @@ function namesOf(faults: readonly Fault[]): string[] {
   return [...new Set(faults.map(({ name }) => name))];
 }
 
-/** The kinds of faults that rounds draw from, as far as this machine has the tools. */
+/** The kinds of faults that rounds can draw with the tools of this machine. */
 export function faultKinds(tools: ReadonlySet<Tool>, layout: Layout = 'one'): string[] {
   return namesOf(randomFaults[layout].filter(({ needs }) => needs === undefined || tools.has(needs)));
 }

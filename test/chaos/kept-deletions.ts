@@ -1,5 +1,5 @@
-// Which deletion requests ClickHouse would bring back if Redis were emptied now: it has their second copies,
-// with all targets or with the note that these are no longer needed.
+// Which deletion requests a restore would bring back if Redis were emptied now: those whose second copies ClickHouse has, with all targets
+// or with the note that these are no longer needed.
 
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { targetTable } from '../../src/privacy/deletion/user-tables.js';
@@ -7,12 +7,12 @@ import type { SluiceHandle } from '../harness/services.js';
 
 export type KeptDeletions = {
   readonly all: ReadonlySet<string>;
-  /** The ones among them that still need rounds, or a part of one. */
+  /** Those that are not complete. */
   readonly pending: ReadonlySet<string>;
 };
 
 export async function readKeptDeletions(sluice: SluiceHandle): Promise<KeptDeletions> {
-  // Targets first: if a request is verified meanwhile, its targets go and its copy says so afterwards.
+  // Reads the targets first: if a request is verified meanwhile, its targets are removed, but then the copy read later says so.
   const targets = await sluice.rows<{ request_id: string; count: string }>(
     `SELECT request_id, toString(uniqExact(identity, ifNull(toString(user_id), ''))) AS count
       FROM ${targetTable} WHERE app_id = '' GROUP BY request_id`,

@@ -1,5 +1,4 @@
-// The check of the ledger: services that lose, double or misplace a record now and then, or count wrongly. Each must be found by the
-// ledger alone.
+// Mutants for the ledger: services that sometimes lose, double or misplace a record, or count wrongly. The ledger alone must find each.
 
 import type { Mutant } from './mutants.js';
 

@@ -1,5 +1,5 @@
-// What a mutant of the ledger goes through: a load of two environments with repeats, a suppressed user and a deletion. Prints whether the
-// books balance afterwards, as JSON.
+// The scenario in which a mutant of the ledger must show: a load of two environments with repeats, a suppressed user and a deletion. Prints
+// as JSON whether the ledger balances afterwards.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { storing } from '../../src/contract/limits.js';
@@ -12,9 +12,9 @@ import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 
 const requests = 130;
-/** So that the load takes some twenty segments on a fast machine, too: most mutants break one in several. */
+/** Slow enough for some twenty segments even on a fast machine, since most mutants break only one in several. */
 const requestEveryMs = 100;
-// Segments live as long as in production. Those of other tests are due at the first tick that sees them, and so never seen open.
+// Segments live as long as in production. The shorter ones of other tests are sealed at the first tick that sees them, never seen open.
 const sluice = await startSluice({ env: { SEGMENT_AGE_MS_MAX: String(storing.segmentAgeMs) } });
 try {
   const account = await createTestAccount(sluice, 'Books');
@@ -59,7 +59,7 @@ try {
   const check = () => administer<CheckedBooks>(sluice, 'GET', '/ledger/check');
   await until(async () => Date.parse((await check()).to) > sent, {
     deadlineMs: 200_000,
-    what: 'the minute is over and written',
+    what: 'the minute is over and in the ledger',
     everyMs: 1_000,
   });
   const { balanced, differences } = await check();

@@ -1,11 +1,11 @@
-// Checks that rate limits were kept: from the stored records, by the service's own times of acceptance.
+// Checks that rate limits were kept, by the times of acceptance that the service stored with the records.
 
 import type { Endpoint } from '../harness/endpoints.js';
 import { type StoredEvent, sendingsOf } from '../harness/exactly-once.js';
 import type { Invocation, Settlement } from '../harness/load.js';
 import type { Broken } from './broken.js';
 
-/** Records of one user that an environment of a round accepts in bulk per minute. */
+/** How many bulk events of one user an environment of a round accepts per minute. */
 export const bulkIdentityMax = 200;
 
 type Limit = { readonly name: string; readonly max: number; readonly windowMs: number };
@@ -18,9 +18,8 @@ const limits: Partial<Record<string, Limit>> = {
 };
 
 /**
- * Windows with more records than their limit. A Redis that was emptied forgot what it had accepted. `clockStoodMs`: after
- * it was set back, the clock that stamps records stood still for this long, while that of limits went on. If it stood
- * longer than a window, the stamps say nothing about that window.
+ * Finds windows with more records than their limit; none after Redis was emptied, since it then forgot what it had accepted. The clock that
+ * stamps records stood still for `clockStoodMs`, unlike that of limits, so windows count as that much shorter.
  */
 export function findExceeded(
   history: readonly (Invocation & Partial<Settlement>)[],
@@ -50,7 +49,7 @@ export function findExceeded(
   });
 }
 
-/** The highest number of times within one window. */
+/** The greatest number of times within one window. */
 function mostIn(times: readonly number[], windowMs: number): number {
   const sorted = [...times].sort((a, b) => a - b);
   let most = 0;

@@ -63,7 +63,7 @@ if (!whole || roundsWanted < 0 || parallel < 1) {
   process.exit(1);
 }
 
-/** For kinds of faults that took no effect in the random rounds. Set before the rounds begin below. */
+/** How many rounds at most are added for kinds of faults that took no effect. (Declared here since the rounds begin below.) */
 const closingRoundsMax = 12;
 const faultsPerClosingRound = 3;
 
@@ -78,12 +78,12 @@ for (const tool of Object.keys(remedies) as Tool[]) {
 
 if (layout === 'disks' && !(canMount('tmpfs') && canMount('ext4'))) {
   say(
-    'chaos: no disk can be filled here: that needs the right to mount a tmpfs and an ext4 in a file (root), and e2fsprogs',
+    'chaos: this machine cannot make a disk to fill: that needs the right to mount a tmpfs and an ext4 in a file (root), and e2fsprogs',
   );
   process.exit(1);
 }
 if ((layout === 'nodes' || layout === 'cluster') && !canMakeHosts()) {
-  say('chaos: no hosts can be made here: that needs root and iproute2');
+  say('chaos: this machine cannot make hosts: that needs root and iproute2');
   process.exit(1);
 }
 if (values.mutants || values.mutant !== undefined) process.exitCode = await checkMutants(values.mutant);
@@ -93,12 +93,12 @@ else if (values.faults !== undefined) {
   );
 } else if (seedGiven !== undefined) process.exitCode = await runOnce(scheduleBySeed(seedGiven));
 else process.exitCode = await runAll();
-// Ends what a broken deployment left open.
+// Handles that a broken deployment left open must not keep the process alive.
 process.exit();
 
 async function runAll(): Promise<number> {
   const { run, results, add } = openRun(randomInt(2 ** 31), values.fresh, layout);
-  // Crash points are about one process; three of each pass the same.
+  // Crash points concern single processes, so other layouts would test the same.
   const crashes = layout === 'one' ? crashSchedules() : [];
   const random = Array.from({ length: roundsWanted }, (_, round) =>
     randomSchedule(seedOf(run.seed, 1_000 + round), tools, layout),
@@ -126,13 +126,13 @@ async function runAll(): Promise<number> {
   if (!values['crash-points']) await lane(closingRounds(run.seed, results));
   const missing = values['crash-points'] ? missingCrashes(results) : missingFaults(results, layout);
   if (missing.length > 0)
-    say(`These never took effect, so the run shows nothing of them: ${missing.join(', ')}`);
+    say(`These never took effect, so the run proves nothing about them: ${missing.join(', ')}`);
   const broken = results.filter((result) => result.broken.length > 0).length;
   say(`${results.length} rounds, ${broken} with a broken promise.`);
   return broken > 0 || missing.length > 0 ? 1 : 0;
 }
 
-/** Chance leaves some kinds of faults out. They come one after another, those that took no effect at last. */
+/** Makes rounds of the kinds of faults that took no effect yet, first those that were never tried or not for longest. */
 function closingRounds(seed: number, results: readonly RoundResult[]): () => Schedule | undefined {
   const possible = new Set(faultKinds(tools, layout));
   let rounds = 0;
@@ -162,7 +162,7 @@ async function runOnce(schedule: Schedule): Promise<number> {
   return result.broken.length > 0 ? 1 : 0;
 }
 
-/** The schedule of a round by its seed: one of the crash points', otherwise a random one. */
+/** The schedule with a seed: one of the crash schedules, otherwise a random one. */
 function scheduleBySeed(seed: number): Schedule {
   const crashes = layout === 'one' ? crashSchedules() : [];
   return crashes.find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools, layout);

@@ -1,5 +1,5 @@
-// The check of the checker: services that break one promise each. Every mutant is a patch of a copy of the compiled
-// service. A patch whose text is not found fails loudly, since it would show nothing.
+// Mutants for the checker: services that break one promise each, which the checker must report. Every mutant is a patched copy of the
+// compiled service. A patch whose text is not found throws, since the mutant would then prove nothing.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,11 +14,11 @@ type Patch = { readonly file: string; readonly find: string; readonly replace: s
 export type Mutant = {
   readonly name: string;
   readonly patches: readonly Patch[];
-  /** The deployment that it is tried on; by default one of each. */
+  /** The layout on which it runs; `one` by default. */
   readonly layout?: Layout;
-  /** The faults that make it show. */
+  /** The faults under which it breaks its promise. */
   readonly faults: readonly string[];
-  /** The kinds of broken promises of which at least one must be reported. */
+  /** The checker must report at least one of these kinds of broken promises. */
   readonly shows: readonly string[];
 };
 
@@ -29,7 +29,7 @@ const eventsView = 'src/clickhouse/migrations/0017_create_events_view.sql';
 
 const moveRows = 'src/clickhouse/move-rows.js';
 const replicas = 'src/redis/replicas.js';
-/** A worker seals and stores what a primary has that was cut off: another mechanism, which hides a second one behind it. */
+/** Lets workers seal and store what only a cut-off primary has. Else the replicas' confirmation hides what the other patches break. */
 const storesWithoutReplicas: readonly Patch[] = ['seal-2', 'take-turn-1', 'keep-turn-1'].map((script) => ({
   file: 'src/redis/scripts.js',
   find: `confirmed('${script}')`,
@@ -43,7 +43,7 @@ export const mutants: readonly Mutant[] = [
       {
         file: commit,
         find: 'if not skipped then\n      keep(rows_of, bytes, records)',
-        // A run holds several records, so one in a thousand runs would be too few.
+        // This drops runs of records, of which there are fewer than records: one in a thousand would be too few.
         replace:
           'if not skipped then\n      if (now_us + rows_of.at) % 300 > 0 then keep(rows_of, bytes, records) end',
       },
@@ -106,7 +106,7 @@ export const mutants: readonly Mutant[] = [
         find: 'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
         replace: 'true',
       },
-      // The worker is slow, and nobody waits for other requests: otherwise there is hardly a backlog to skip.
+      // A slow worker makes a backlog that can be skipped, and rounds begin at once.
       {
         file: store,
         find: "crash('before_insert');",
@@ -158,7 +158,7 @@ export const mutants: readonly Mutant[] = [
         find: 'epoch !== undefined && found !== epoch',
         replace: 'false',
       },
-      // Without this patch another check, which sees the same, ends the upkeep first.
+      // Otherwise another check, which sees the same, ends the upkeep first.
       {
         file: 'workers/second-copies.js',
         find: '() => mirrorRegistry(redis, clickhouse, crash)',
@@ -209,7 +209,7 @@ export const mutants: readonly Mutant[] = [
         const added = Array.from({ length: count }, (_, i) => \`(\${ids.readBigUInt64LE(14 * i)}, \${ids.readUIntLE(14 * i + 8, 6)}, 0)\`);
         if (count > 0) await clickhouse.command({ query: \`INSERT INTO stored_keys VALUES \${added.join(',')}\` });`,
       },
-      // The worker's filter was loaded before, and rules out what was added since.
+      // Otherwise the worker's filter, which was loaded before, rules out keys that were added since.
       {
         file: 'workers/late-repeats.js',
         find: 'keyFilter?.candidates(found, forgotten) ?? found',
@@ -279,7 +279,7 @@ export const mutants: readonly Mutant[] = [
         find: "if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. state[11] end",
         replace: '',
       },
-      // Each process also looks twice a second, which hides the fault from every slower caller.
+      // Otherwise each process also reads suppressions twice a second, and most callers are too slow to see the fault.
       {
         file: 'src/privacy/suppression/suppressions.js',
         find: 'setInterval(() => void poll(), pollEveryMs)',
@@ -310,7 +310,7 @@ export const mutants: readonly Mutant[] = [
         replace: 'if (true)',
       },
       {
-        // While it waits for a deletion, all that was accepted before is stored.
+        // Otherwise the export waits for deletions, and meanwhile all that was accepted before is stored.
         file: 'src/privacy/export/request.js',
         find: 'scores.some((score) => score !== null)',
         replace: 'false',
@@ -424,7 +424,7 @@ export const mutants: readonly Mutant[] = [
         find: 'FORMAT Native`,\n        query_params: { partition },\n        clickhouse_settings: {',
         replace: 'FORMAT Native`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
       },
-      // The copy is compared.
+      // Otherwise the comparison of the copy finds the missing masks.
       { file: moveRows, find: 'settings = {}', replace: 'settings = withMasked' },
       {
         file: moveRows,
@@ -487,7 +487,7 @@ export const mutants: readonly Mutant[] = [
     layout: 'nodes',
     patches: [
       ...storesWithoutReplicas,
-      // Numbers by a clock of half a minute: so both primaries begin with the same ones.
+      // Numbers begin at half minutes, so that both primaries begin with the same ones.
       {
         file: commit,
         find: 'last_number = math.max(last_number + 1, now_us)',
@@ -507,7 +507,7 @@ export const mutants: readonly Mutant[] = [
 const dist = fileURLToPath(new URL('../..', import.meta.url));
 const root = join(dist, '..');
 
-/** Makes a copy of the compiled project with the mutant's patches. Throws if the text of a patch is not found. */
+/** Makes a patched copy of the compiled project; returns its folder. Throws if the text of a patch is not found. */
 export function applyMutant({ name, patches }: Mutant): string {
   const copy = tempDir('mutant');
   cpSync(dist, join(copy, 'dist'), { recursive: true });
@@ -522,7 +522,7 @@ export function applyMutant({ name, patches }: Mutant): string {
   return copy;
 }
 
-/** The text of a compiled file with a patch. Throws unless the patch's text occurs exactly once. */
+/** Patches the text of a compiled file. Throws unless the patch's text occurs exactly once. */
 export function patchedText(
   mutant: string,
   { file, find, replace }: Patch,
@@ -534,7 +534,7 @@ export function patchedText(
   return text.replace(find, () => replace);
 }
 
-/** The commit script of a mutant; undefined if it has the service's own. */
+/** The commit script of a mutant; undefined if the mutant does not change it. */
 export function commitScriptOf({ name, patches }: Mutant): string | undefined {
   return patches
     .filter(({ file }) => file === commit)
@@ -549,7 +549,7 @@ export type MutantResult = {
 
 const attemptsMax = 3;
 
-/** Runs at most three rounds against a mutant, until one reports a promise that it breaks. */
+/** Runs at most three rounds against a mutant, until one reports what the mutant breaks. */
 export async function runMutant(mutant: Mutant, seed: number): Promise<MutantResult> {
   const copy = applyMutant(mutant);
   let output = '';

@@ -1,5 +1,5 @@
-// Records of users whom nobody else sends about: each is sent until it is acknowledged, before the next step begins. So it is
-// known exactly what came before what, whatever the timing.
+// Records about users that no other client names. Each record is repeated until it is acknowledged, and only then the next step begins, so
+// their order is known exactly whatever the timing.
 
 import type { Endpoint, SentEvent } from '../harness/endpoints.js';
 import type { Producer } from '../harness/load.js';
@@ -9,9 +9,9 @@ import type { Random } from './random.js';
 type User = { readonly identity: string } | { readonly user_id: string };
 
 export type OwnRecords = {
-  /** Settles with the marker of an event of a user, once it is acknowledged. */
+  /** Sends an event of a user; settles with its marker once it is acknowledged. */
   see(user: User): Promise<string>;
-  /** Settles with the marker of an identification, once it is acknowledged. */
+  /** Sends an identification; settles with its marker once it is acknowledged. */
   identify(userId: string, identity: string): Promise<string>;
 };
 
@@ -19,7 +19,7 @@ const attemptsMax = 5;
 /** Pause before a record is sent again. */
 const pauseMs = 100;
 
-/** `name` is part of the markers. Both reject when a record is not acknowledged, or is no longer wanted. */
+/** `name` is part of the markers. Both functions reject when a record is not acknowledged, or no longer wanted. */
 export function createOwnRecords(
   producer: Producer,
   targets: readonly string[],

@@ -1,6 +1,6 @@
 // The processes and connections of a deployment, under the names that faults use.
 
-/** A process, by the kind that faults name and its number. */
+/** A process, by its kind and number. */
 export type ProcessPart =
   | `${'api' | 'worker'}-${1 | 2}`
   | 'redis'

@@ -1,5 +1,5 @@
-// A power cut of Redis's machine: what Redis wrote to its append-only files and had not synced is gone. strace records
-// which bytes were synced. Then Redis is killed, and each file is cut back to its length at its last completed fdatasync.
+// Simulates a power cut of Redis's machine, which loses what Redis wrote to its append-only files and had not synced. strace records which
+// bytes were synced. After Redis is killed, each file is truncated to its length at its last completed fdatasync.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,8 +12,8 @@ export type PowerCut = {
   /** The number of bytes that a cut would lose now. */
   unsyncedBytes(): number;
   /**
-   * Settles with the number of lost bytes, when the process is dead and its files hold only what was synced. Nothing is
-   * lost that was written before `syncedMs`, the time at which the last completed sync began, in ms since 1970.
+   * Kills the process and truncates its files; settles with the number of lost bytes. Everything is kept that was written before
+   * `syncedMs`, when the last completed sync began, in ms since 1970.
    */
   cut(
     kill: () => Promise<unknown>,
@@ -21,8 +21,8 @@ export type PowerCut = {
 };
 
 /**
- * Watches a running redis-server from now on. `syncMs` delays every fdatasync by this time, as a slow disk does, so that
- * a cut finds unsynced bytes. Settles when the first sync was seen.
+ * Watches a running redis-server from now on; settles when the first sync was seen. `syncMs` delays every fdatasync, as a slow disk does,
+ * so that a cut finds unsynced bytes.
  */
 export async function watchForPowerCut(pid: number, syncMs: number): Promise<PowerCut> {
   const dir = tempDir('strace');
@@ -64,17 +64,17 @@ export async function canTrace(): Promise<boolean> {
   const tracer = spawn('strace', ['-p', String(sleeper.pid), '-o', '/dev/null'], {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  let said = '';
+  let output = '';
   tracer.stderr.setEncoding('utf8').on('data', (text: string) => {
-    said += text;
+    output += text;
   });
-  // It says so when it has attached to the process, and ends with another text if it may not.
+  // strace prints that it has attached to the process, or ends with another message if it may not.
   await Promise.race([once(tracer.stderr, 'data'), once(tracer, 'close'), once(tracer, 'error')]).catch(
     () => undefined,
   );
   tracer.kill('SIGKILL');
   sleeper.kill('SIGKILL');
-  return said.includes('attached');
+  return output.includes('attached');
 }
 
 function read(file: string): string {
@@ -88,9 +88,8 @@ function read(file: string): string {
 const isAppendOnly = /<([^>]*\.aof)>/;
 
 /**
- * The bytes at the end of each append-only file that no completed sync covers. A sync covers what was written before it
- * began. If calls of two threads overlap, strace prints two lines for each, "unfinished" and "resumed". Times are from
- * `strace -ttt`: when a call began.
+ * Finds how many bytes at the end of each append-only file no completed sync covers. A sync covers what was written before it began. If
+ * calls of two threads overlap, strace prints each in two lines, "unfinished" and "resumed". `strace -ttt` prints when a call began.
  */
 export function readTrace(trace: string): {
   readonly unsynced: Map<string, number>;
@@ -101,7 +100,7 @@ export function readTrace(trace: string): {
   let syncedMs = 0;
   const written = new Map<string, number>();
   const synced = new Map<string, number>();
-  /** The sync that is under way in a thread: its file, and what was written to it before. */
+  /** The sync that is under way in each thread: its file, and how many bytes were written to that before. */
   const running = new Map<
     string,
     { readonly path: string; readonly covers: number; readonly atMs: number }

@@ -1,5 +1,5 @@
-// A clock that a fault can set while Redis runs: the real time plus an offset. A small preloaded library reads the offset
-// from a file at every call. (libfaketime deadlocks with the allocator of Debian's Redis.)
+// A clock of Redis that a fault can set while Redis runs: the real time plus an offset, which a small preloaded library reads from a
+// mapped file. (libfaketime deadlocks with the allocator of Debian's Redis.)
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 export type RedisClock = {
-  /** The environment of a Redis that is to use this clock. */
+  /** The environment of a Redis that uses this clock. */
   readonly env: NodeJS.ProcessEnv;
   /** Moves the clock at once; a negative value moves it back. */
   moveBy(seconds: number): void;

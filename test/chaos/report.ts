@@ -1,4 +1,4 @@
-// The report of a round: one line if every promise was kept, otherwise in full.
+// The report of a round: one line, and everything that is known if a promise was broken.
 
 import type { Broken } from './broken.js';
 import type { RoundResult } from './round.js';
@@ -18,7 +18,7 @@ export function describeRound(result: RoundResult): string {
   return `seed ${schedule.seed}: ${verdict}, ${counts}, ${took}; ${describeSchedule(schedule)}`;
 }
 
-/** Everything that helps to understand a round that broke a promise. */
+/** Describes everything that helps to understand a round that broke a promise. */
 export function describeFailure(result: RoundResult, commit: string): string {
   const { schedule, done, broken, phasesMs, outputsIn } = result;
   const faults = done.map(
@@ -30,7 +30,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
     .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 6_000)}`);
   return [
     `A promise was broken at commit ${commit}, seed ${schedule.seed}. Replay: ${schedule.replay}`,
-    `The shortest schedule found: ${describeSchedule(schedule)}`,
+    `Its schedule: ${describeSchedule(schedule)}`,
     `Its faults, on the clock of the history:`,
     ...faults,
     `What was broken, ${broken.length} in all (${Object.entries(countKinds([result]))
@@ -42,7 +42,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
   ].join('\n');
 }
 
-/** Limits each kind, so that a frequent one does not hide the others. */
+/** Moves one of each kind to the front, so that a frequent kind does not hide the others. */
 function oneOfEachFirst(broken: readonly Broken[]): Broken[] {
   const isFirst = ({ kind }: Broken, index: number) =>
     broken.findIndex((other) => other.kind === kind) === index;

@@ -1,4 +1,4 @@
-// Writes RESULTS.md: the results of a run by hand.
+// Writes the results of a run of `npm run chaos` to RESULTS.md.
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -36,19 +36,19 @@ export function missingFaults(results: readonly RoundResult[], layout: Layout = 
   return [...faultKinds(allTools, layout), ...crashes].filter((name) => (counts.get(name) ?? 0) === 0);
 }
 
-/** Kinds of broken promises that the table names even if there is none. */
+/** Kinds of broken promises that the table shows even if none was broken. */
 const namedKinds = ['lost', 'doubled', 'resurrected', 'over-deleted'];
 
-/** The part about mutants, which another run writes. */
+/** The section about mutants, which `--mutants` writes. */
 const mutantsHeading = '## The check itself';
 
-/** The part about three of each, which another run writes too. */
+/** The section that `--three` writes. */
 const threeHeading = '## Three of each';
 
-/** The part about full disks, which another run writes too. */
+/** The section that `--disks` writes. */
 const disksHeading = '## Full disks';
 
-/** The parts about a Redis with replicas, which other runs write too. */
+/** The sections that `--nodes` and `--cluster` write. */
 const ofNodes = {
   nodes: {
     heading: '## Redis on three hosts',
@@ -60,7 +60,7 @@ const ofNodes = {
   },
 };
 
-/** The rows of the first table. */
+/** The first table of a section. */
 function totalsOf(results: readonly RoundResult[]): string[] {
   const sum = (count: (result: RoundResult) => number) =>
     results.reduce((total, result) => total + count(result), 0);
@@ -96,7 +96,7 @@ function brokenRounds(results: readonly RoundResult[]): string[] {
   ];
 }
 
-/** What a run that lacks faults, or was stopped before it had all, shows nothing of. */
+/** Says how many kinds of faults did not take effect in a run, which may have been stopped early. */
 function incomplete(results: readonly RoundResult[], layout: Layout): string[] {
   const missing = missingFaults(results, layout).length;
   const of = layout === 'one' ? 'kinds of faults and crash points' : 'kinds of faults';
@@ -130,7 +130,7 @@ export function writeResults(run: Run, results: readonly RoundResult[]): void {
   writeFileSync(file, [text, ...kept].join('\n'));
 }
 
-/** What the sections of both kinds of deployments say first. */
+/** The beginning of the section of each layout. */
 function opening({ seed, startedAt }: Run, results: readonly RoundResult[], layout: Layout): string[] {
   return [
     ...totalsOf(results),
@@ -149,7 +149,7 @@ function tableOfFaults(results: readonly RoundResult[], layout: Layout): string[
   return ['| fault | took effect |', '|---|---|', ...rows];
 }
 
-/** Writes the section about three of each and keeps the rest of the file. */
+/** Writes the section of the layout `three`, and keeps the rest of the file. */
 export function writeResultsOfThree(run: Run, results: readonly RoundResult[]): void {
   writeSection(threeHeading, [
     threeHeading,
@@ -192,10 +192,10 @@ export function writeResultsOfNodes(
 
 /** Writes the section about full disks and keeps the rest of the file. */
 export function writeResultsOfDisks(run: Run, results: readonly RoundResult[]): void {
-  const places = new Map<string, number>();
+  const disks = new Map<string, number>();
   for (const { schedule } of results) {
-    const place = schedule.full === undefined ? '' : `${schedule.full.fileSystem} | ${schedule.full.holds}`;
-    places.set(place, (places.get(place) ?? 0) + 1);
+    const disk = schedule.full === undefined ? '' : `${schedule.full.fileSystem} | ${schedule.full.holds}`;
+    disks.set(disk, (disks.get(disk) ?? 0) + 1);
   }
   writeSection(disksHeading, [
     disksHeading,
@@ -206,7 +206,7 @@ export function writeResultsOfDisks(run: Run, results: readonly RoundResult[]): 
     ...opening(run, results, 'disks'),
     '| file system | holds | rounds |',
     '|---|---|---|',
-    ...[...places].map(([place, rounds]) => `| ${place} | ${rounds} |`),
+    ...[...disks].map(([disk, rounds]) => `| ${disk} | ${rounds} |`),
     '',
     ...tableOfFaults(results, 'disks'),
     '',

@@ -1,6 +1,5 @@
-// Users who return: identified, deleted, seen again and deleted again, most of them before the first deletion is
-// complete. Nobody else sends records of theirs, and each step waits for its answer. So it is known exactly whom the
-// second deletion reaches, whatever the timing.
+// Users who return: they are identified, deleted, seen again and deleted again, mostly before the first deletion is complete. No other
+// client names them, and each step waits for its answer, so it is known exactly whom the second deletion reaches.
 
 import type { User } from '../harness/deletion.js';
 import type { Producer } from '../harness/load.js';
@@ -15,16 +14,16 @@ export type ReturningUsersOptions = {
   readonly random: Random;
   readonly submit: (users: readonly User[]) => Promise<Submission>;
   /**
-   * Pause between two users. They come however many deletions are incomplete: one whose targets were lost with Redis never
-   * completes, and the other callers may have reached their bound by such ones.
+   * Pause between two users. There is no bound on incomplete deletions as for the other callers: these may have reached theirs, since a
+   * deletion whose targets were lost with Redis never completes.
    */
   readonly everyMs: number;
 };
 
-/** So high that no other client uses these user_ids. */
+/** High enough that no other client uses these user_ids. */
 const firstUserId = 800_000_000;
-/** The second deletion comes at once, in the same round as the first, or after the first is complete. */
-const returnsAfterMsMax = 3_000;
+/** The second deletion comes at once, perhaps in the same round as the first, or after this time, when the first may be complete. */
+const returnsAfterMs = 3_000;
 
 /** Starts the users one after another; the returned function settles when the last one is done. */
 export function startReturningUsers(options: ReturningUsersOptions) {
@@ -51,7 +50,7 @@ export function startReturningUsers(options: ReturningUsersOptions) {
       await see({ identity: another });
       named.push({ identity: another });
     }
-    await hold(random.pick([0, 0, returnsAfterMsMax]));
+    await hold(random.pick([0, 0, returnsAfterMs]));
     await submit([random.pick(named)]);
     await see({ user_id });
     await see({ identity });

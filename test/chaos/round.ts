@@ -1,5 +1,5 @@
-// One round: clients send, faults happen, everything heals. When nothing is left to do, what the clients were told is
-// compared with what is stored.
+// One round: clients send, faults happen, everything heals. When no work is left, the answers that clients got are compared with what is
+// stored.
 
 import { observePending } from '../../src/privacy/deletion/request.js';
 import { registryKeys, segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
@@ -47,7 +47,7 @@ export type RoundResult = Counts & {
   readonly broken: readonly Broken[];
   readonly tookMs: number;
   readonly phasesMs: Readonly<Record<string, number>>;
-  /** For how long the clock that stamps records stands still since it was set back, perhaps beyond the round. */
+  /** For how long the clock that stamps records stands still because it was set back, perhaps beyond the round. */
   readonly clockStoodMs: number;
   readonly takeOversMs?: readonly number[];
   /** The folder with what the processes wrote, if a promise was broken. */
@@ -57,19 +57,19 @@ export type RoundResult = Counts & {
 type Pace = {
   /** Pause of a client between two requests. */
   readonly pauseMs: number;
-  /** Pause between two submissions of deletions, and how many may be incomplete. */
+  /** Pause between two submissions of deletions, and how many deletions may be incomplete. */
   readonly submitEveryMs: number;
   readonly openMax: number;
   /** Pause between two polls of all incomplete deletions. */
   readonly pollEveryMs: number;
-  /** Pause between two returning users. They are deleted too. */
+  /** Pause between two returning users. */
   readonly returnEveryMs: number;
   /**
-   * Pause between two users whose data is exported, and between two who are suppressed. Without `desk` there are no such
-   * users, and no callbacks either.
+   * Pause between two users whose data is exported, and between two who are suppressed. Without `desk` there are no such users and no
+   * callbacks.
    */
   readonly desk?: { readonly exportEveryMs: number; readonly suppressEveryMs: number };
-  /** Requests of each load that have to be acknowledged before the faults and after them. */
+  /** How many requests of each load must be acknowledged before the faults and after them. */
   readonly beforeFaults: number;
   readonly afterFaults: number;
 };
@@ -84,8 +84,8 @@ const usualPace: Pace = {
   afterFaults: 30,
 };
 /**
- * Every record passes most crash points, so few records suffice. Deletions have to come often, but few at a time: most
- * crashes wait for a round of deletions, which must be short.
+ * The pace of rounds of crashes. Every record passes most crash points, so few records suffice. Deletions come often but few at a time,
+ * since most crashes wait for a round of deletions, which must be short.
  */
 const crashPace: Pace = {
   pauseMs: 1_000,
@@ -98,10 +98,10 @@ const crashPace: Pace = {
 };
 /** Much longer than recovery takes, since the machine may be busy. */
 const recoveryMsMax = 120_000;
-/** How long all deletions may take as long as something happens: on a busy machine a round of 175 statements took 80 s. */
+/** How long all deletions may take while they progress: on a busy machine a round of 175 statements took 80 s. */
 const deletionsMsMax = 600_000;
 
-/** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
+/** Runs a round on a healthy deployment. Whatever the service does wrong is in the result and does not reject. */
 export async function runRound(deployment: AnyDeployment, schedule: Schedule): Promise<RoundResult> {
   const startedMs = performance.now();
   const beganMs = Date.now();
@@ -188,7 +188,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   };
 }
 
-/** Minutes of the round whose records do not add up. */
+/** Finds minutes of the round in which the ledger does not balance. */
 async function findInBooks({ sluice, redis }: AnyDeployment, beganMs: number): Promise<Broken[]> {
   const found = await findUnbalanced(sluice, redis, beganMs).catch((error: Error) => [
     { app_id: messageOf(error), kind: 'unwritten', minute: '', records: 0 },
@@ -200,7 +200,7 @@ async function findInBooks({ sluice, redis }: AnyDeployment, beganMs: number): P
   }));
 }
 
-/** What can be said of records that are absent, with one of each. */
+/** Explains the lost records of each environment, if the layout has a single ClickHouse. */
 async function explainLost(
   deployment: AnyDeployment,
   { environments }: Evidence,
@@ -223,20 +223,20 @@ type Scene = {
   readonly producers: readonly Producer[];
   readonly loads: readonly Load[];
   readonly clients: DeletionClients;
-  /** Ends the users who return, are exported and are suppressed. */
+  /** Starts no more users who return, are exported or are suppressed; settles when the present ones are done. */
   readonly stopOthers: () => Promise<void>;
-  /** Settles when every export was read, or has had its time. */
+  /** Settles when every export was read, or when that takes too long. */
   readonly untilExported: () => Promise<void>;
-  /** Settles when the call for every complete request has come, or when that takes too long. */
+  /** Settles when the callback of every complete request has arrived, or when that takes too long. */
   readonly untilCalled: () => Promise<void>;
   readonly close: () => void;
   readonly evidence: () => Promise<Evidence>;
 };
 
-/** Shards are random. With this many environments each of three servers has some. */
+/** So many environments, whose shards are random, that each of three servers has some. */
 const spreadNames = ['Main Production', ...Array.from({ length: 15 }, (_, index) => `Environment ${index}`)];
 
-/** Two environments of the account and one of the stranger, each on another ClickHouse server at first if there are such. */
+/** Two environments of the account and one of the stranger, if possible each on another ClickHouse server. */
 function onAllServers(account: TestAccount, stranger: TestAccount, shards: number): string[] {
   const serverOf = (appId: string) => shardOf(appId, shards) % 3;
   const [main = ''] = account.appIds;
@@ -246,14 +246,14 @@ function onAllServers(account: TestAccount, stranger: TestAccount, shards: numbe
   return [main, second, third];
 }
 
-/** An account with two environments, and a stranger whose users have the same names; clients of all three. */
+/** Makes an account with two environments, a stranger whose users have the same names, and clients of all three environments. */
 async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): Promise<Scene> {
   const { sluice } = deployment;
   const crashes = steps.flat(2).some(({ fault }) => crashKinds.includes(fault));
   const pace = crashes ? crashPace : usualPace;
   const { layout, shards } = deployment;
   const names = layout !== 'three' ? ['Main Production', 'Staging'] : spreadNames;
-  // The round before may have left dead connections, which only their next use reveals.
+  // The earlier round may have left dead connections, which only their next use reveals.
   const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`, names), {
     what: 'the administration answers',
     everyMs: 200,
@@ -305,7 +305,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     submit: clients.submitUsers,
     everyMs: pace.returnEveryMs,
   });
-  // These get the second environment, since the other deletions may take any user of the first.
+  // These users are in the second environment, since the other deletions may name any user of the first.
   const exported =
     pace.desk &&
     startExportedUsers({
@@ -355,7 +355,10 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     untilCalled: async () => {
       const isDone = () =>
         callback === undefined || findUncalled(clients.submissions, receiver.calls).length === 0;
-      await until(isDone, { deadlineMs: recoveryMsMax, what: 'all were called for' }).catch(() => undefined);
+      await until(isDone, {
+        deadlineMs: recoveryMsMax,
+        what: 'every complete request has its callback',
+      }).catch(() => undefined);
     },
     close: () => {
       receiver.close();
@@ -388,8 +391,8 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
 }
 
 /**
- * Carries out faults one after another. Dead API processes are started again at once, since clients wait for them. Dead workers are
- * started when the other tracks are done too, so that a worker that has to die in a round of deletions gets every round.
+ * Carries out faults one after another, and then restarts dead API processes, since clients wait for them. Dead workers restart only when
+ * all tracks are done, so that a worker that must die in a round of deletions gets every round.
  */
 async function runTrack(world: AnyWorld, track: readonly Planned[], done: Done[]): Promise<void> {
   const touched = new Set<Part>();
@@ -414,15 +417,15 @@ function startDead(children: readonly Child[]): Promise<unknown> {
   return Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }
 
-/** The requests of which callers were told that they are complete. */
+/** The requests that callers have seen complete. */
 function completeIn({ submissions }: DeletionClients): ReadonlySet<string> {
   const complete = submissions.filter(({ polls }) => polls.some(({ status }) => status === 'complete'));
   return new Set(complete.map(({ requestId }) => requestId));
 }
 
 /**
- * Settles when every accepted request is complete or in one of these states, or was lost with an emptied Redis. Rejects when nothing
- * has happened to any of them for a while.
+ * Settles when every accepted request is complete, in one of these states, or lost with an emptied Redis. Rejects when none of them has
+ * progressed for a while.
  */
 async function untilDeleted({ world, clients }: Scene, enough: readonly string[] = []): Promise<void> {
   const open = () =>
@@ -470,7 +473,7 @@ async function whileDraining({ redis, shards }: AnyDeployment): Promise<void> {
   }
 }
 
-/** What waits for ClickHouse, what its jobs do, and what the workers said last. */
+/** Describes what waits for ClickHouse, the jobs for it, and the last output of the workers. */
 async function describeBacklog({ redis, sluice, shards }: AnyDeployment): Promise<string> {
   const listed = allShards(shards).map(async (shard) =>
     (await redis.zrange(shardKeys.segments(shard), '0', '-1')).map((member) => ({ shard, member })),
@@ -487,16 +490,16 @@ async function describeBacklog({ redis, sluice, shards }: AnyDeployment): Promis
       };
     }),
   );
-  const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-1_500)}`);
+  const outputs = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-1_500)}`);
   const lists = await Promise.all(
     [...new Set(members.map(({ shard }) => shard))].map(
       async (shard) => `shard ${shard}: ${await describeLists(redis, `{s${shard}}:${storeQueueName}`)}`,
     ),
   );
-  return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${lists.join('\n')}\n${said.join('\n')}`;
+  return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${lists.join('\n')}\n${outputs.join('\n')}`;
 }
 
-/** What the lists of a queue of BullMQ hold, the first 20 of each. */
+/** Describes the first 20 entries of each list of a BullMQ queue. */
 async function describeLists(redis: AnyDeployment['redis'], queue: string): Promise<string> {
   const names = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized', 'marker'];
   const lists = await Promise.all(
@@ -511,13 +514,13 @@ async function describeLists(redis: AnyDeployment['redis'], queue: string): Prom
   return lists.filter((list) => list !== '').join('; ');
 }
 
-/** The requests that are not complete, what their job does, and what the workers said last. */
+/** Describes the pending requests, their job, and the last output of the workers. */
 async function describeDeletions({ redis, sluice }: AnyDeployment): Promise<string> {
   const pending = await observePending(redis);
   const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
   const lists = await describeLists(redis, `{registry}:${deletionQueueName}`);
-  const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);
-  return `${JSON.stringify(pending)}\njob ${JSON.stringify(job)} in ${lists}\n${said.join('\n')}`;
+  const outputs = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);
+  return `${JSON.stringify(pending)}\njob ${JSON.stringify(job)} in ${lists}\n${outputs.join('\n')}`;
 }
 
 function findLogged({ world, producers }: Scene): Broken[] {
@@ -527,14 +530,14 @@ function findLogged({ world, producers }: Scene): Broken[] {
     .map(({ name }) => ({ kind: 'logged', what: name, detail: 'the log holds what was sent' }));
 }
 
-/** How often processes of ours have ended by themselves, by name. */
+/** How often each of our processes has ended by itself, by name. */
 function countEnds({ sluice }: AnyDeployment): ReadonlyMap<string, number> {
   return new Map(
     [...sluice.api, ...sluice.workers].map((child) => [child.name, child.endedByThemselves.length]),
   );
 }
 
-/** Processes of ours that nobody ended. At a crash point a process kills itself. */
+/** Finds processes of ours that ended by themselves, except by SIGKILL: at a crash point a process kills itself. */
 function findEnded({ sluice }: AnyDeployment, before: ReadonlyMap<string, number>): Broken[] {
   return [...sluice.api, ...sluice.workers].flatMap((child) =>
     child.endedByThemselves

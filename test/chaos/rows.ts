@@ -1,9 +1,9 @@
-// Everything that an environment has stored, in one form: events, user properties, identifications, and failed rows.
+// Reads everything that an environment has stored in one form: events, user properties, identifications, and failed rows.
 
 import { type StoredEvent, storedEventsQuery } from '../harness/exactly-once.js';
 import type { SluiceHandle } from '../harness/services.js';
 
-/** What was seen during a round of users who had to be gone by then (sights.ts). */
+/** What a look during the round found of users who had to be gone by then (sights.ts). */
 export type Sight = {
   readonly kind: 'shown though hidden' | 'left on the disk';
   readonly appId: string;
@@ -14,7 +14,7 @@ export type Sight = {
 
 const times = 'toString(toUnixTimestamp64Milli(received_at)) AS received_ms';
 
-/** `masked`: also rows that are masked and not erased yet, which no query of a caller shows. */
+/** `masked`: also reads rows that are masked but not erased yet, which no caller's query shows. */
 export async function readStored(
   sluice: SluiceHandle,
   appId: string,
@@ -38,7 +38,7 @@ export async function readStored(
   return [...events, ...properties, ...identities, ...failed.map(({ row }) => eventOfRow(row))];
 }
 
-/** A row of the events table as text, in the order of its columns. */
+/** Reads a failed row, which has the columns of the events table in their order. */
 function eventOfRow(row: string): StoredEvent {
   const [, id, event, userId, identity, session, time, properties, , , , received] = JSON.parse(
     row,
@@ -58,7 +58,7 @@ function eventOfRow(row: string): StoredEvent {
   };
 }
 
-/** Seconds since 1970 with three decimals, or a date. */
+/** Milliseconds since 1970, from seconds with three decimals or a date. */
 function msOf(text: string): string {
   return /^\d+\.\d{3}$/.test(text) ? text.replace('.', '') : String(Date.parse(`${text.replace(' ', 'T')}Z`));
 }

@@ -1,4 +1,4 @@
-// The record of a run by hand, one line per round, so that a stopped run can be continued.
+// The record of a run of `npm run chaos`, one line per round, so that a stopped run can be continued.
 
 import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -15,7 +15,7 @@ export type Run = { readonly seed: number; readonly startedAt: string };
 
 export type RunFile = { readonly run: Run; readonly results: RoundResult[]; add(result: RoundResult): void };
 
-/** The run that was begun; a new one if there is none or if `fresh` asks for it. */
+/** Opens the run that was begun; begins a new one if there is none or if `fresh` is set. */
 export function openRun(seed: number, fresh: boolean, layout: Layout): RunFile {
   const file = fileOf(layout);
   const append = (line: object) => appendFileSync(file, `${JSON.stringify(line)}\n`);

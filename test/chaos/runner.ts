@@ -1,4 +1,4 @@
-// Runs schedules one after another on one deployment. Starts a new deployment now and then, and after every round that
+// Runs schedules one after another on one deployment. Starts a new deployment now and then, for another disk, and after every round that
 // broke a promise or set Redis's clock back.
 
 import { type AnyDeployment, type Layout, startDeployment } from './deployment.js';
@@ -16,7 +16,7 @@ export type Runner = {
   close(): Promise<void>;
 };
 
-/** `cutsPower`: whether the power of ClickHouse's disk can be cut; only with one of each. */
+/** `cutsPower`: whether the power of ClickHouse's disk can be cut; only in the layout `one`. */
 export function createRunner(layout: Layout = 'one', cutsPower = false): Runner {
   const start = ({ full }: Schedule) => {
     if (layout === 'three') return startDeploymentOfThree();
@@ -49,7 +49,7 @@ export function createRunner(layout: Layout = 'one', cutsPower = false): Runner 
         failed(schedule, error, running),
       );
       if (result.broken.length > 0) result.outputsIn = keepOutputs(running, schedule.seed);
-      // The next round could not tell by the records' stamps whether limits were kept.
+      // After its clock stood still, the stamps of records would not show whether limits were kept.
       if (result.broken.length > 0 || result.clockStoodMs > 0) await close();
       return result;
     },
@@ -57,13 +57,13 @@ export function createRunner(layout: Layout = 'one', cutsPower = false): Runner 
   };
 }
 
-/** A round that could not be run or checked does not count as one in which promises were kept. */
+/** A round that could not be run or checked counts as broken. */
 function failed(schedule: Schedule, error: Error, { processes }: AnyDeployment): RoundResult {
-  const lastWords = [...processes.values()].map(({ name, ended, output }) => {
+  const outputs = [...processes.values()].map(({ name, ended, output }) => {
     const state = ended === undefined ? 'running' : `ended by ${ended.signal ?? `code ${ended.code}`}`;
     return `${name}, ${state}: ${output().slice(-1_000)}`;
   });
-  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${lastWords.join('\n')}`;
+  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${outputs.join('\n')}`;
   return {
     schedule,
     done: [],

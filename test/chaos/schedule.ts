@@ -1,5 +1,5 @@
-// What happens in a round, decided by its seed alone: steps one after another; in each step, tracks at the same time; in
-// each track, faults one after another.
+// Plans the faults of a round by its seed: steps one after another; in each step, tracks at the same time; in each track, faults one after
+// another.
 
 import type { FullDisk, Layout } from './deployment.js';
 import type { Part } from './fault.js';
@@ -10,9 +10,9 @@ import type { Tool } from './tools.js';
 
 export type Planned = {
   readonly fault: string;
-  /** Which fault of that name it is, that is, which process it affects. */
+  /** Which of the faults of that name, that is, which process it affects. */
   readonly variant: number;
-  /** Decides how long the fault is held, and the like. */
+  /** Decides for how long the fault is held, and other details. */
   readonly seed: number;
 };
 
@@ -20,7 +20,7 @@ export type Track = readonly Planned[];
 export type Schedule = {
   readonly seed: number;
   readonly steps: readonly (readonly Track[])[];
-  /** The disk that can be filled, and who is on it; only in rounds of full disks. */
+  /** The disk that can be filled, and whose data is on it; only in rounds of full disks. */
   readonly full?: FullDisk;
   /** The command that runs it again. */
   readonly replay: string;
@@ -50,7 +50,7 @@ export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: L
   return { seed, steps, replay: replayOf(seed, layout), ...fullDiskOf(seed, layout) };
 }
 
-/** Which disk it is follows from the seed. */
+/** Chooses the disk by the seed. */
 function fullDiskOf(seed: number, layout: Layout): Pick<Schedule, 'full'> {
   if (layout !== 'disks') return {};
   const random = createRandom(seedOf(seed, 1));
@@ -80,9 +80,8 @@ const lossesPerRound = 9;
 const crashSeed = 1;
 
 /**
- * Every crash point at its first, second and third passing. Crash points of the API are taken in both API processes at the same
- * time. One worker takes the ones that exclude each other, and meanwhile the other takes all others. Crashes with a loss of
- * Redis come one after another.
+ * Plans a crash at the first, second and third passing of every crash point. The two API processes share those of the API. One worker gets
+ * the crashes that exclude each other, and meanwhile the other gets the rest. Crashes with a loss of Redis come one after another.
  */
 export function crashSchedules(names = crashKinds): Schedule[] {
   const seed = crashSeed;
@@ -114,12 +113,12 @@ export function crashSchedules(names = crashKinds): Schedule[] {
     replay: replayOf(seedOf(seed, round), 'one'),
     steps: [[...byPart.values()].map((all) => part(all, round, rounds)).filter(({ length }) => length > 0)],
   }));
-  const inRows = Array.from({ length: Math.ceil(losses.length / lossesPerRound) }, (_, row) => ({
-    seed: seedOf(seed, rounds + row),
-    replay: replayOf(seedOf(seed, rounds + row), 'one'),
-    steps: losses.slice(row * lossesPerRound, (row + 1) * lossesPerRound).map((planned) => [[planned]]),
+  const oneByOne = Array.from({ length: Math.ceil(losses.length / lossesPerRound) }, (_, at) => ({
+    seed: seedOf(seed, rounds + at),
+    replay: replayOf(seedOf(seed, rounds + at), 'one'),
+    steps: losses.slice(at * lossesPerRound, (at + 1) * lossesPerRound).map((planned) => [[planned]]),
   }));
-  return [...schedules, ...inRows];
+  return [...schedules, ...oneByOne];
 }
 
 /** The names of a schedule's faults. */
@@ -127,7 +126,7 @@ export function faultsOf({ steps }: Schedule): string[] {
   return steps.flat(2).map(({ fault }) => fault);
 }
 
-/** Whether it is one of the crash schedules in which Redis is lost. */
+/** Whether a crash schedule is one of those in which Redis is emptied. */
 export function losesRedis({ steps }: Schedule): boolean {
   return steps.length > 1;
 }
@@ -137,7 +136,7 @@ function part<T>(values: readonly T[], n: number, count: number): T[] {
   return values.slice(Math.floor((n * values.length) / count), Math.floor(((n + 1) * values.length) / count));
 }
 
-/** In one line: steps separated by semicolons, tracks by commas, faults of a track by arrows. */
+/** Describes a schedule in one line: semicolons separate steps, commas tracks, and arrows the faults of a track. */
 export function describeSchedule({ steps, full }: Schedule): string {
   const faults = steps
     .map((tracks) => tracks.map((track) => track.map(({ fault }) => fault).join(' → ')).join(', '))

@@ -1,5 +1,4 @@
-// Looks for a shorter schedule that still breaks a promise: leaves out one fault after another as long as the rest still
-// fails.
+// Looks for a shorter schedule that still breaks a promise: leaves out each fault without which the rest still fails.
 
 import type { RoundResult } from './round.js';
 import type { Planned, Schedule } from './schedule.js';

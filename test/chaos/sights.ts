@@ -1,10 +1,9 @@
-// What was seen during a round of users who had to be gone by then: from queries once they are hidden, from the disk once their
-// request is complete.
+// Looks during a round for users who must be gone: from queries once they are hidden, and from the disk once their request is complete.
 
 import type { AnyWorld } from './fault.js';
 import { readStored, type Sight } from './rows.js';
 
-/** Looks at the account's environments. What a store lost, or had again, meanwhile says nothing. */
+/** Reads the account's environments. Notes nothing if a loss of a store began or ended meanwhile. */
 export async function look(
   world: AnyWorld,
   kind: Sight['kind'],
@@ -19,7 +18,7 @@ export async function look(
   if (losses === lossesOf(world)) world.sights.push(...seen);
 }
 
-/** Changes with each loss that begins or ends. */
+/** A text that changes whenever a loss begins or ends. */
 export function lossesOf({ emptied, setBack }: AnyWorld): string {
   return [...emptied, ...setBack].map(({ toMs }) => toMs).join();
 }

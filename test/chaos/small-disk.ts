@@ -1,5 +1,5 @@
-// A small disk that can be filled and freed: a tmpfs, or an ext4 in a file. Where mounting is not permitted, a process gets an
-// ordinary folder, and there is no full disk.
+// A small disk that can be filled and freed: a tmpfs, or an ext4 in a file. Where mounting is not permitted, it is an ordinary folder, and
+// faults of full disks are left out.
 
 import { spawnSync } from 'node:child_process';
 import { rmdirSync, rmSync, statfsSync, statSync, truncateSync, writeFileSync } from 'node:fs';
@@ -8,10 +8,10 @@ import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 export type SmallDisk = {
   readonly dir: string;
-  /** Whether it can be filled. */
+  /** Whether it is a disk of its own, which can be filled. */
   readonly mounted: boolean;
   freeBytes(): number;
-  /** Fills the disk completely, or but for some bytes. */
+  /** Fills the disk to the last byte, or until this many are left. */
   fill(leftBytes?: number): void;
   free(): void;
   remove(): void;
@@ -20,7 +20,7 @@ export type SmallDisk = {
 export type FileSystem = 'tmpfs' | 'ext4';
 
 const bytes = 192 * 1024 * 1024;
-/** What is left to the last byte is written; the rest is only taken. */
+/** At most this much is written, to fill the disk to the last byte; the rest is only allocated. */
 const writtenBytesMax = 1024 * 1024;
 
 /** Whether this machine can mount such a disk. */
@@ -35,7 +35,7 @@ export function createSmallDisk(fileSystem: FileSystem = 'tmpfs'): SmallDisk {
   const folder = tempDir('image');
   const mounted = fileSystem === 'tmpfs' ? mountTmpfs(dir) : mountExt4(dir, join(folder, 'image'));
   const ballast = join(dir, 'ballast');
-  // Unmounts before the folder is removed; the end of the process removes it too.
+  // Unmounts the disk before another exit handler removes the folder.
   const unmount = () => void (mounted && spawnSync('umount', ['--lazy', dir]));
   process.prependOnceListener('exit', unmount);
   const freeBytes = () => {
@@ -47,7 +47,7 @@ export function createSmallDisk(fileSystem: FileSystem = 'tmpfs'): SmallDisk {
     mounted,
     freeBytes,
     fill: (leftBytes = 0) => {
-      // Writing all of it took 4 to 9 s on a busy machine, in which this process answered nobody.
+      // Allocates most: writing it all would block this process, for 4 to 9 s on a busy machine.
       const bytes = freeBytes() - leftBytes - writtenBytesMax;
       if (bytes > 0) {
         const offset = statSync(ballast, { throwIfNoEntry: false })?.size ?? 0;
@@ -75,7 +75,7 @@ function mountTmpfs(dir: string): boolean {
 
 function mountExt4(dir: string, image: string): boolean {
   const env = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
-  // It takes no more room than what is written to it.
+  // A sparse file: it takes only the room of what is written to it.
   writeFileSync(image, '');
   truncateSync(image, bytes);
   const made = spawnSync('mkfs.ext4', ['-q', '-F', '-m', '0', image], { env }).status === 0;

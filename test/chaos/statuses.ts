@@ -3,10 +3,10 @@
 import type { Broken } from './broken.js';
 import type { Submission } from './deletions.js';
 
-/** Answers about an accepted request that callers may get instead of its status: an error, or that they poll too often. */
+/** What a poll may get instead of a status: no answer, an error, or that it polls too often. */
 const passing = new Set(['', '503', '429']);
 
-/** `tokensEnded`: tokens may have ended before their hour was over. */
+/** `tokensEnded`: whether tokens may have expired before their hour was over. */
 export function findStatusFaults(submissions: readonly Submission[], tokensEnded: boolean): Broken[] {
   return submissions.flatMap((submission) => {
     const { outcome, requestId, polls, status } = submission;
@@ -15,11 +15,11 @@ export function findStatusFaults(submissions: readonly Submission[], tokensEnded
     }
     if (outcome !== 'accepted') return [];
     const broken: Broken[] = [];
-    const toldAt = (ms: number) => `told ${Math.round(ms)} ms`;
+    const answeredAt = (ms: number) => `answered at ${Math.round(ms)} ms`;
     const complete = polls.find((poll) => poll.status === 'complete');
     for (const poll of polls) {
       if (complete !== undefined && poll.invokedMs > complete.settledMs && poll.status === 'pending') {
-        broken.push({ kind: 'status went back', what: requestId, detail: toldAt(poll.settledMs) });
+        broken.push({ kind: 'status went back', what: requestId, detail: answeredAt(poll.settledMs) });
       }
       const lostToken = poll.status === '401' && tokensEnded;
       if (
@@ -31,7 +31,7 @@ export function findStatusFaults(submissions: readonly Submission[], tokensEnded
         broken.push({
           kind: 'wrong status',
           what: requestId,
-          detail: `${poll.status}, ${toldAt(poll.settledMs)}`,
+          detail: `${poll.status}, ${answeredAt(poll.settledMs)}`,
         });
       }
     }

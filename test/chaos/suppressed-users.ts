@@ -1,5 +1,5 @@
-// Users who are suppressed: seen and identified before. Afterwards records about them are sent under every name and to every
-// endpoint that stores. Imports use the same endpoints. No table may hold what was sent after the answer.
+// Users who are seen and identified, and then suppressed. Afterwards records about them are sent under every name and to every endpoint
+// that stores, which imports use too. No table may hold what was sent after the answer.
 
 import type { TestAccount } from '../harness/accounts.js';
 import { askForToken } from '../harness/deletion.js';
@@ -15,7 +15,7 @@ export type SuppressedUsersOptions = {
   readonly account: TestAccount;
   /** Sends what comes before the suppressions. */
   readonly producer: Producer;
-  /** Sends what has to be kept out, to the same environment. */
+  /** Sends what must be kept out, to the same environment. */
   readonly keptOut: Producer;
   readonly targets: readonly string[];
   readonly random: Random;
@@ -25,7 +25,7 @@ export type SuppressedUsersOptions = {
 
 type User = { readonly identity: string } | { readonly user_id: string };
 
-/** A user whose suppression was submitted, under both names. */
+/** A user whose suppression was submitted, with both names. */
 export type SuppressedUser = {
   readonly user_id: string;
   readonly identity: string;
@@ -43,10 +43,10 @@ export type SuppressedUsers = {
   stop(): Promise<void>;
 };
 
-/** A part of the markers of records that use a name which was not in the submission. */
+/** Part of the markers of records under the name that the submission did not contain. */
 export const mergedMark = 'merged';
 
-/** So high that no other client uses these user_ids. */
+/** High enough that no other client sends these user_ids to this environment. */
 const firstUserId = 700_000_000;
 const firstLateUserId = 800_000_000;
 const attemptsMax = 20;
@@ -67,7 +67,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): Suppresse
     return reply.status === 200 ? (JSON.parse(reply.text) as { access_token: string }).access_token : '';
   }
 
-  /** Repeats a submission until it is answered, which is allowed. */
+  /** Repeats a submission until it is answered; repeating one is allowed. */
   async function suppress(named: object): Promise<void> {
     for (let left = attemptsMax; left > 0; left -= 1) {
       const body = { users: [named], suppress: true };
@@ -78,7 +78,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): Suppresse
     throw new Error('a suppression was not answered');
   }
 
-  /** Sends records of a user, under the name that was suppressed or under the one that it was merged with. */
+  /** Sends records of a user to every endpoint. `isNamed`: whether this name, not the one merged with it, was suppressed. */
   async function sendAbout(user: User, isNamed: boolean): Promise<void> {
     const send = async (endpoint: Endpoint, record: Omit<SentEvent, 'properties'>) => {
       records += 1;
@@ -97,7 +97,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): Suppresse
     await sendIdentification(user, isNamed);
   }
 
-  /** As somebody else, or somebody else as this user. The row has no marker but its two names. */
+  /** Identifies the user as another identity, or another user_id as the user. The two names are the marker of the row. */
   async function sendIdentification(user: User, isNamed: boolean): Promise<void> {
     if ('identity' in user && !isNamed) return;
     records += 1;
@@ -111,7 +111,7 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): Suppresse
     await keptOut.sendTo('identify', random.pick(targets), [record]);
   }
 
-  async function beQuiet(): Promise<void> {
+  async function suppressUser(): Promise<void> {
     users += 1;
     const user_id = String(firstUserId + users);
     const identity = `${producer.mark}-quiet-${users}@example.com`;
@@ -129,14 +129,14 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): Suppresse
     }
   }
 
-  const running = again(() => !stopped, everyMs, beQuiet);
+  const running = again(() => !stopped, everyMs, suppressUser);
   return {
     suppressed,
     stop: async () => {
       stopped = true;
       await running;
-      // Faults may have left no time for one.
-      if (done.length === 0) await beQuiet().catch(() => undefined);
+      // The faults may have left no time for any user.
+      if (done.length === 0) await suppressUser().catch(() => undefined);
     },
   };
 }

@@ -1,4 +1,4 @@
-// Which tools some faults need, and whether this machine has them.
+// The tools that some faults need, and whether this machine has them.
 
 import { existsSync } from 'node:fs';
 import { canCutDisks } from './cut-disk.js';
@@ -31,7 +31,7 @@ export async function findTools(): Promise<ReadonlySet<Tool>> {
   return tools;
 }
 
-/** How to get what is missing, in one line each. */
+/** How to get each missing tool, in one line. */
 export const remedies: Readonly<Record<Tool, string>> = {
   strace: 'apt-get install strace, and the right to trace processes',
   loop: 'apt-get install gcc libc6-dev e2fsprogs, and the right to mount a file as a disk (root, and loop devices)',
