@@ -78,7 +78,7 @@ async function deletedUsers(): Promise<string[]> {
 
 let holding: NodeJS.Timeout | undefined;
 
-/** No user is deleted while this is set. */
+/** No user is deleted while deletions are held. */
 async function holdDeletions(held: boolean): Promise<void> {
   const lock = registryKeys.maintenanceLock;
   clearInterval(holding);
@@ -89,7 +89,7 @@ async function holdDeletions(held: boolean): Promise<void> {
   holding = setInterval(() => void hold(), maintenanceLock.renewEveryMs);
 }
 
-/** Kills a command at a crash point. The next one need not wait until the right of a killed process ends. */
+/** Kills a command at a crash point and removes its locks, so that the next command need not wait until they expire. */
 async function killAt(point: string, ...words: readonly string[]): Promise<void> {
   const killed = runProgram('src/admin/main.js', words, { ...sluice.env, CRASH_AT: point });
   await assert.rejects(killed, /ended with SIGKILL/, point);
@@ -114,7 +114,7 @@ test('keeps a hash of a deleted user for a month without any backup', async () =
   });
 });
 
-/** Is added to the index of keys while a backup is made. */
+/** A key that is added to the index while a backup is made. */
 const lateKey = { hash: 4711, rest: 7, segment: 1_700_000_000_000_000 };
 
 test('makes a backup, continues one that was interrupted, and lists it', async () => {
@@ -125,7 +125,7 @@ test('makes a backup, continues one that was interrupted, and lists it', async (
   await untilStored(sluice);
   const create = ['backup', 'create', 'one', '--keep-days', '40'] as const;
   await killAt('rows_backed_up', ...create);
-  // As a deletion adds it whose rows the copied tables no longer have.
+  // A deletion adds such a key when the copied tables no longer have its rows.
   await sluice.rows(
     `INSERT INTO stored_keys (hash, rest, segment) VALUES (${Object.values(lateKey).join()})`,
   );
@@ -269,7 +269,7 @@ test('keeps hashes of deleted users, merged ones included, as long as a backup i
   await complete('erin', 'bob');
   assert.equal((await deletedUsers()).length, 4);
   await withRedis(sluice, async (redis) => {
-    // Of the named identity, and of the user that was merged into it.
+    // Two hashes: one of the named identity, one of the user that was merged into it.
     assert.equal(await redis.strlen(registryKeys.deletedUsers(String(requests.erin))), 2 * 16);
     const leftMs = await redis.pttl(registryKeys.deletedUsers(String(requests.bob)));
     assert.ok(leftMs > 39 * 86_400_000 && leftMs <= 40 * 86_400_000, String(leftMs));
@@ -277,7 +277,7 @@ test('keeps hashes of deleted users, merged ones included, as long as a backup i
 });
 
 test('a restore that is killed anywhere goes on when it is called again, and never shows a deleted user', async () => {
-  // Stored after the backup; one of them is deleted again, the key of another one is not in the index yet.
+  // These are stored after the backup. One of the users is deleted again, and the key of the last event is not in the index yet.
   for (const identity of ['lost', 'gone']) await sendEvent({ identity });
   await untilStored(sluice);
   await submit('gone', { identity: 'gone' });
@@ -289,7 +289,7 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   // One request has found its users and rewritten a table; what frank sends waits in Redis.
   await submit('dave', { identity: 'dave' });
   await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
-  // The restore would wait for a minute: for as long as a killed worker's right lasts.
+  // Otherwise the restore would wait for a minute, until the killed worker's lock expires.
   await withRedis(sluice, (redis) => redis.del(registryKeys.maintenanceLock));
   await sendEvent({ identity: 'frank' });
   const spec = crashPoints.backup.flatMap((point) =>
@@ -305,7 +305,7 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   }
   await worker.restart();
   const { deleted_again, ...restored } = await restore('one');
-  // It was killed when it had only to drop what it had replaced.
+  // The last kill came when the restore had only to drop the replaced tables.
   assert.deepEqual(restored, { name: 'one', state: 'kept', submit_again: [], was_done: true });
   // The rows of carol, erin, bob and dave, who have one event each in the backup; erin's is that of user 7.
   assert.deepEqual(deleted_again, { requests: 6, rows: 4 });
@@ -353,20 +353,20 @@ async function loadFilter(): Promise<void> {
   }, 'the filter is loaded');
 }
 
-/** How many keys the worker has looked up without its filter until now. It tells Redis every two seconds. */
+/** How many keys the worker has looked up without its filter until now. The worker publishes that in Redis every two seconds. */
 async function countUnfiltered(): Promise<number> {
-  type Told = { atMs: number; metrics: { name: string; values: { value: number }[] }[] };
+  type Published = { atMs: number; metrics: { name: string; values: { value: number }[] }[] };
   const nowMs = Date.now();
-  let told: Told | undefined;
+  let published: Published | undefined;
   await withRedis(sluice, (redis) =>
     until(async () => {
       const all = await redis.hgetall(registryKeys.metrics(hostname()));
       const workers = Object.entries(all).filter(([name]) => name.startsWith('worker'));
-      told = workers.map(([, text]) => JSON.parse(text) as Told).find(({ atMs }) => atMs > nowMs);
-      return told !== undefined;
-    }, 'the worker tells its metrics'),
+      published = workers.map(([, text]) => JSON.parse(text) as Published).find(({ atMs }) => atMs > nowMs);
+      return published !== undefined;
+    }, 'the worker publishes its metrics'),
   );
-  const unfiltered = told?.metrics.find(({ name }) => name === 'sluice_keys_unfiltered_total');
+  const unfiltered = published?.metrics.find(({ name }) => name === 'sluice_keys_unfiltered_total');
   return (unfiltered?.values ?? []).reduce((sum, { value }) => sum + value, 0);
 }
 
@@ -448,12 +448,12 @@ test('after a restore everything continues: deletions, and the second copies of 
 });
 
 test('names the requests whose users are unknown, since their hashes were lost with Redis', async () => {
-  // The time for keeping it is over too, and a later backup that gets its name fails: its file is there.
+  // The backup is no longer registered either, since it has expired. A later backup cannot take its name, since its file still exists.
   await withRedis(sluice, async (redis) => {
     for (const backup of await readBackups(redis)) await forgetBackup(redis, backup);
     await assert.rejects(sluice.admin('backup', 'create', 'one'), /the backup failed: .*one/s);
     assert.deepEqual(await readBackups(redis), []);
-    // As if it had been killed instead.
+    // This leaves the entry that such a backup would leave if it were killed instead.
     const began_at = new Date().toISOString();
     const keep_until = new Date(Date.now() + 86_400_000).toISOString();
     await claimBackup(redis, { name: 'one', began_at, keep_until });
@@ -462,7 +462,7 @@ test('names the requests whose users are unknown, since their hashes were lost w
   assert.equal(restored.deleted_again.requests, 0);
   const again = restored.submit_again.map(({ deletion_request_id: id }) => id).sort();
   const names = ['bob', 'carol', 'dave', 'erin', 'frank', 'gone'];
-  // Ada's was complete shortly before the backup began, by another clock.
+  // Ada's request was complete shortly before the backup began, but by another clock, so it is named too.
   assert.deepEqual(again, ['ada', ...names].map((name) => requests[name]).sort());
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'carol Seen', 'dave Seen']);
 });
@@ -475,7 +475,7 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
     const restored = restore('one').finally(() => {
       ended = true;
     });
-    // A process that asks for the lock shortens a time to live that no lock can have.
+    // A process that waits for the lock shortens any time to live that no lock can have.
     await until(
       async () => (await redis.pttl(lock)) <= maintenanceLock.holdMs,
       'the restore asks whether a round runs',
@@ -490,7 +490,7 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   await sluice.rows('DROP DATABASE sluice SYNC');
   // Workers get to know the index of an empty ClickHouse before it is restored.
   await runProgram('src/migrate.js', [], sluice.env);
-  // It was replaced on purpose, so it is not an older copy of the former one.
+  // The witness of the former ClickHouse is forgotten, since this one replaces it on purpose and is not an older copy of it.
   await withRedis(sluice, (redis) => forgetKept(redis, [0]));
   for (const identity of ['x1', 'x2']) {
     await sendEvent({ identity });
@@ -501,7 +501,7 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   const back = await seen();
   assert.equal(back.length, 5);
   const late = await sluice.rows(`SELECT hash FROM stored_keys WHERE hash = ${lateKey.hash}`);
-  assert.equal(late.length, 1, 'a backup has the index of keys of after its rows');
+  assert.equal(late.length, 1, 'a backup copies the index of keys after its rows');
   for (const identity of ['bob', 'carol', 'dave', 'x1']) await sendEvent({ identity });
   await untilStored(sluice);
   assert.deepEqual(await seen(), back, 'no key is free');

@@ -34,7 +34,7 @@ before(async () => {
   const { url } = sluice.clickhouse;
   gates = [await startClickHouseGate(url), await startClickHouseGate(url)];
   await sendEvent('of the backup');
-  // A part that took part in a mutation has to be detached.
+  // A restore has to detach a part that a mutation has rewritten.
   await sendEvent('gone');
   await sluice.rows("ALTER TABLE stored_events DELETE WHERE event = 'gone' SETTINGS mutations_sync = 2");
   await withRedis(sluice, forgetKeys);
@@ -62,13 +62,13 @@ async function seen(): Promise<string[]> {
   return rows.map(({ event }) => event);
 }
 
-/** Restores a backup through a gate, or with more in the URL. */
+/** Restores a backup through another URL of ClickHouse: that of a gate, or one with settings. */
 function restoreBy(url: string, name = 'one'): Promise<RestoredBackup> {
   const env = { ...sluice.env, CLICKHOUSE_URL: url };
   return runAdmin(['backup', 'restore', name, '--yes'], env) as Promise<RestoredBackup>;
 }
 
-/** Nothing of a restore needs room, or holds up deletions and moves. */
+/** Asserts that no database of a restore takes up room, and no key of it holds up deletions and moves. */
 async function assertNothingLeft(): Promise<void> {
   const beside = "SELECT name FROM system.databases WHERE name LIKE 'sluice_restore%'";
   assert.equal(await sluice.clickhouse.query(beside), '');
@@ -81,13 +81,13 @@ async function untilHeld(gate: ClickHouseGate): Promise<void> {
   await until(() => gate.held.length > 0, 'a statement is held');
 }
 
-/** As when the right of a killed process is over. */
-async function endRight(): Promise<void> {
+/** Removes the locks that a killed process leaves until they expire. */
+async function endLocks(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.maintenanceLock));
 }
 
-/** As if the process that has the right, which renews it, were paused until another one has got so far that its statement is held. */
-async function handRightOver(to: ClickHouseGate): Promise<void> {
+/** Takes the locks from the process that renews them, as if it were paused, until another process has them and its statement is held. */
+async function handLocksOver(to: ClickHouseGate): Promise<void> {
   await withRedis(sluice, async (redis) => {
     const locks = [registryKeys.restoreLock, registryKeys.maintenanceLock];
     const owners = await redis.mget(locks);
@@ -106,7 +106,7 @@ const startsWith =
 
 test('restores months and an index of keys that are larger than ClickHouse’s limit for drops', async () => {
   for (const bound of ['max_partition_size_to_drop', 'max_table_size_to_drop']) {
-    // For each statement that does not set it.
+    // One byte is the limit of each statement that does not set its own.
     await restoreBy(`${sluice.clickhouse.url}/?ch_${bound}=1`);
     assert.deepEqual(await seen(), ['of the backup'], bound);
   }
@@ -115,7 +115,7 @@ test('restores months and an index of keys that are larger than ClickHouse’s l
 test('frees no key that a worker indexes while a restore copies the index', async () => {
   await sendEvent('since');
   const [gate] = gates;
-  // It reads how far the index reaches. The keys must not have been copied by then.
+  // The held statement reads how far the index reaches. The keys must not have been copied by then.
   gate.hold(({ sql }) => sql.includes('FROM sluice.stored_keys WHERE hash = 0 GROUP BY rest'));
   const restored = restoreBy(gate.url);
   await untilHeld(gate);
@@ -156,13 +156,13 @@ async function waits(lock: string): Promise<boolean> {
 
 test('a restore that was paused exchanges nothing that another one has made since', async () => {
   const [first, second] = gates;
-  // Its backup is restored; it is about to bring the schema up to date.
+  // The first process has restored its backup and is about to bring the schema up to date.
   first.hold(startsWith('CREATE DATABASE IF NOT EXISTS sluice_restore'));
   const one = restoreBy(first.url);
   await untilHeld(first);
   second.hold(startsWith('RESTORE DATABASE'));
   const two = restoreBy(second.url);
-  await handRightOver(second);
+  await handLocksOver(second);
   first.release();
   await assert.rejects(one, /another restore has started/);
   assert.deepEqual(await seen(), ['of the backup']);
@@ -182,7 +182,7 @@ test('an exchange that arrives late does not take a restored table out of use ag
   await untilHeld(first);
   second.hold(startsWith('DROP TABLE IF EXISTS sluice_restore.'));
   const two = restoreBy(second.url);
-  await handRightOver(second);
+  await handLocksOver(second);
   assert.deepEqual(await seen(), ['of the backup']);
   first.release();
   await assert.rejects(one, /stored_events_taken_by_\w+` doesn't exist/);
@@ -202,7 +202,7 @@ test('a restore that only failed to drop what it replaced takes nothing away whe
   await sendEvent('after the restore');
   assert.equal(((await sluice.admin('backup', 'restore', 'one', '--yes')) as RestoredBackup).was_done, true);
   assert.deepEqual(await seen(), ['after the restore', 'of the backup']);
-  // The answer to the last statement is lost: all is done.
+  // Everything is done, but the answer to the last statement is lost.
   gate.loseAnswers(({ sql }) => sql.startsWith('DROP DATABASE') && gate.lost.length === 0 && isExchanged);
   let isExchanged = false;
   gate.hold(({ sql }) => {
@@ -216,7 +216,7 @@ test('a restore that only failed to drop what it replaced takes nothing away whe
 
 const readsTables = startsWith('SELECT name, toString(uuid) AS uuid FROM system.tables');
 
-/** Chooses the first statement of this kind after a restore has noted on the home how far it is. */
+/** Chooses the first statement of this kind after a restore has recorded this progress on the primary server. */
 function afterNote(note: string, choice: Choice): Choice {
   let isNoted = false;
   return (statement) => {
@@ -282,7 +282,7 @@ test('a restore that was paused before it dropped what it had replaced drops not
   await untilHeld(first);
   second.hold(startsWith('RESTORE DATABASE'));
   const two = restoreBy(second.url, 'other');
-  await handRightOver(second);
+  await handLocksOver(second);
   first.release();
   await assert.rejects(one, /the backup one is restored; another restore has started since/);
   second.release();
@@ -293,13 +293,13 @@ test('a restore that was paused before it dropped what it had replaced drops not
 
 test('a restore that was paused before it began lets no round of deletions begin while another one exchanges', async () => {
   const [first, second] = gates;
-  // It is about to read whether a plan is noted.
+  // The first process is about to read whether a plan is recorded.
   first.hold(readsTables);
   const one = restoreBy(first.url);
   await untilHeld(first);
   second.hold(startsWith('EXCHANGE TABLES'));
   const two = restoreBy(second.url);
-  await handRightOver(second);
+  await handLocksOver(second);
   first.release();
   await assert.rejects(one, /another restore has started/);
   await withRedis(sluice, async (redis) =>
@@ -453,7 +453,7 @@ test('a restore that was paused before the first exchange exchanges nothing once
     const restored = restoreBy(gate.url);
     await untilHeld(gate);
     if (isLoaded) {
-      // The epoch is the same, and rounds of deletions begin.
+      // The epoch stays the same, and rounds of deletions may begin.
       await withRedis(sluice, (redis) => redis.del(registryKeys.restoringBackup));
     } else {
       await withRedis(sluice, (redis) => redis.flushall());
@@ -497,10 +497,10 @@ test('no new deployment is created while a backup is restored into an empty Redi
     CRASH_AT: 'backup_staged',
   });
   await assert.rejects(killed, /ended with SIGKILL/);
-  await endRight();
+  await endLocks();
   for (const command of ['bootstrap', 'restore'])
     await assert.rejects(sluice.admin(command), /a backup is being restored, or its restore was interrupted/);
-  // A process that had looked before creates one meanwhile.
+  // A process that had looked earlier creates a deployment meanwhile.
   const [gate] = gates;
   gate.hold(({ sql }) => sql.includes('INSERT INTO sluice_restore.restore_plan'));
   const overtaken = restoreBy(gate.url);

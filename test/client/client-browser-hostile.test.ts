@@ -1,5 +1,5 @@
-// The client library in real Chromium, in pages that replace the browser's functions and forbid what they can. None of this reaches
-// the page, and each event arrives once, for the right user.
+// The client library in real Chromium, in pages that replace the browser's functions and forbid everything they can. No fault of the
+// library reaches the page, and each event arrives once, for the right user.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -17,13 +17,13 @@ type User = { readonly userId: string; readonly identity?: string };
 /** A page that runs without the driver's own scripts, since those use what the page has replaced. */
 type HostilePage = {
   readonly page: Page;
-  /** Settles with what the code answers; rejects when it throws. */
+  /** Settles with the value of the code; rejects if it throws. */
   run<T>(code: string): Promise<T>;
   user(): Promise<User>;
   libraryIn(): Promise<void>;
 };
 
-/** Runs before all other scripts of a page, and notes which of the library's faults reach the page. */
+/** Runs before all other scripts of a page, and records which of the library's faults reach the page. */
 const trap = `<script>{
   const note = ({ message, reason, violatedDirective }) =>
     (window.trapped = window.trapped || []).push(String(message || reason || violatedDirective));
@@ -54,19 +54,19 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     await page.goto('about:blank');
   }
 
-  /** What was sent for an environment; what was sent again counts once, as it was sent first. */
+  /** The messages that were sent for an environment. A message that was sent again counts once, in its first form. */
   function sentOnce(appId: string): SentMessage[] {
     const messages = rig.front.batches(appId).flatMap((batch) => batch.messages);
     return [...new Map(messages.reverse().map((message) => [message.id, message])).values()].reverse();
   }
 
-  /** Exactly these events are stored, each for its identity, or the anonymous user's id. */
-  async function arrived(appId: string, expected: readonly (readonly [event: string, user: User])[]) {
+  /** Asserts that exactly these events are stored, each for its identity or for the anonymous user's id. */
+  async function assertArrived(appId: string, expected: readonly (readonly [event: string, user: User])[]) {
     const rows = await rig.stored(appId, expected.length);
     const shown = rows.map((row) => [row.event, row.identity === '' ? row.user_id : row.identity]);
     const due = expected.map(([event, user]) => [event, user.identity ?? user.userId]);
     assert.deepEqual(shown.sort(), due.sort());
-    // A row under an identity no longer has the user id.
+    // A row with an identity no longer has the user id, so the ids are compared as they were sent.
     const sent = sentOnce(appId).filter(({ type }) => type === 'event');
     assert.deepEqual(
       sent.map((message) => [message.event, message.user_id]).sort(),
@@ -75,8 +75,8 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     return rows;
   }
 
-  /** Calls every operation; all of it arrives, and the page sees no fault. */
-  async function isServed(hostile: HostilePage, appId: string): Promise<void> {
+  /** Calls every operation, and asserts that everything arrives and the page sees no fault. */
+  async function assertServed(hostile: HostilePage, appId: string): Promise<void> {
     const { run } = hostile;
     const anonymous = await hostile.user();
     await run(`sluice.addEventProperties({ plan: 'free' }); sluice.track('First', { a: 1 });
@@ -88,7 +88,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     await until(() => sentOnce(appId).length >= 5, 'the messages are sent');
     await run(`sluice.track('Leaving')`);
     await leave(hostile);
-    const rows = await arrived(appId, [
+    const rows = await assertArrived(appId, [
       ['Page View', anonymous],
       ['First', anonymous],
       ['Second', next],
@@ -131,7 +131,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
     for (const [what, head] of Object.entries(before)) {
       test(`(${what}, before the library) it works`, async (t) => {
         const appId = rig.newAppId(t);
-        await isServed(await open({ appId, head, pageViews: true }), appId);
+        await assertServed(await open({ appId, head, pageViews: true }), appId);
       });
     }
 
@@ -155,7 +155,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
         const appId = rig.newAppId(t);
         const hostile = await open({ appId, pageViews: true });
         await hostile.run(`${code}; 0`);
-        await isServed(hostile, appId);
+        await assertServed(hostile, appId);
       });
     }
 
@@ -166,7 +166,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       const head = `<script>for (const name of ${JSON.stringify(names)}) {
         let kept; Object.defineProperty(Object.prototype, name, Object.assign(Object.create(null),
           { configurable: true, get() { return kept }, set(value) { kept = value } })) }</script>`;
-      await isServed(await open({ appId, head, pageViews: true }), appId);
+      await assertServed(await open({ appId, head, pageViews: true }), appId);
     });
 
     test('that demands trusted types it works with the snippet', async (t) => {
@@ -177,7 +177,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       const policy = `default-src 'none'; script-src 'nonce-n0' ${origin}; connect-src ${origin};
         require-trusted-types-for 'script'; trusted-types sluice`.replace(/\s+/g, ' ');
       const hostile = await open({ appId, html, headers: { 'content-security-policy': policy } });
-      await isServed(hostile, appId);
+      await assertServed(hostile, appId);
     });
   });
 });

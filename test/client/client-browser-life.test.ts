@@ -1,5 +1,5 @@
-// A few visitors' lives in real Chromium: tabs in processes of their own share the browser's storage, and the service's
-// network fails. The model is the one of `client-life`.
+// The lives of a few visitors in real Chromium: tabs in their own processes share the browser's storage, and the network to the service
+// fails. The model is that of `client-life`.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, type TestContext, test } from 'node:test';
@@ -65,7 +65,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
     let isFull = false;
     let writes = 0;
 
-    // The front makes up this 200. It answers for no message, so nothing is stored.
+    // A 200 that the front makes up answers for no message, so it does not count.
     const answered = (): Set<string | undefined> =>
       new Set(
         rig.front
@@ -124,7 +124,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
     async function end(number: number, how: 'leave' | 'crash'): Promise<void> {
       const tab = tabs[number];
       if (tab === undefined) return;
-      // Messages of a crashed page are held for 22 s, which has a test of its own.
+      // A page that crashes while a request hangs holds its messages for 22 s, which another test covers.
       if (how === 'crash' && hangs === 0) await crash(tab.page);
       else await tab.page.goto('about:blank');
       await tab.page.close();
@@ -204,7 +204,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
 
     const openTabs = (): Tab[] => tabs.filter((tab) => tab !== undefined);
 
-    /** Everything works again, and all that waits has been sent. */
+    /** Makes everything work again; settles when all waiting messages are sent. */
     async function settle(): Promise<void> {
       changeNetwork('works');
       for (let number = 0; number < tabsMax; number++) if (tabs[number] === undefined) await open(number);
@@ -241,7 +241,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
     return { take, settle, check };
   }
 
-  /** One life after another; a failure names the seed and the steps. */
+  /** Tries some lives, one after another; a failure names the seed and the steps. */
   async function live(t: TestContext, lives: number, hasFaultsOfStorage: boolean): Promise<void> {
     const steps = stepsOfLife({ ...options, hasFaultsOfStorage });
     await fc.assert(
@@ -253,7 +253,7 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
         await life.check(!hasFaultsOfStorage);
         t.diagnostic(`a life of ${taken.length} steps: ${Math.round(performance.now() - startMs)} ms`);
       }),
-      // The life is not made shorter: that would take minutes.
+      // A failing life is not shrunk, since that would take minutes.
       { numRuns: lives, endOnFailure: true },
     );
   }

@@ -34,7 +34,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
   });
   after(() => rig?.stop());
 
-  /** A page with the snippet alone: the test decides when the script comes. */
+  /** Opens a page with the snippet alone; the test decides when the script comes. */
   async function openBeforeScript(t: TestContext, appId: string) {
     const path = `/sdk.js?${Math.random()}`;
     let release = () => {};
@@ -333,7 +333,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         await shown;
         return allowed;
       });
-      // The page says that the library has been loaded for longer than its interval.
+      // The page reports when the library has been loaded for longer than its interval.
       const report = `<script>sluice.track('Called'); sluice.flush(); addEventListener('load', () => setTimeout(() => {
         fetch('${rig.front.url}/loaded?' + document.prerendering + '&' + sluice.droppedCount + '&' + sluice.userId, { mode: 'no-cors' });
       }, 500))</script>`;
@@ -404,13 +404,13 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.deepEqual(faults, []);
     });
 
-    // The page for web developers has the same policies.
+    // The policies are those that the page for web developers documents.
     const policies = [
       ...readFileSync(new URL('../../../src/libraries/client/README.md', import.meta.url), 'utf8').matchAll(
         /^\| (in the page|in a file|nowhere)(.*?) \| `(script-src .*)` \|$/gm,
       ),
     ];
-    test('the page names policies', () => assert.equal(policies.length, 6));
+    test('the page for web developers documents six policies', () => assert.equal(policies.length, 6));
     for (const [, where, how, documented = ''] of policies) {
       test(`the policy for a snippet that is ${where}${how} suffices, and is needed`, async (t) => {
         const origin = rig.front.url;
@@ -503,7 +503,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
     });
   });
 
-  test('React: what a provider is given later counts, and page views are as redact and their titles say', async (t) => {
+  test('React: options that a provider gets later count, and page views have the address from redact and the title of their page', async (t) => {
     const appId = rig.newAppId(t);
     const { outputFiles } = await build({
       stdin: {
@@ -594,15 +594,18 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
     assert.ok(map.sources.some((source) => source.endsWith('src/libraries/client/web/script.ts')));
     for (const source of map.sources) assert.doesNotMatch(source, /^\/|node_modules/);
     assert.equal(map.sourcesContent.length, map.sources.length);
-    const counts = { lines: map.mappings.split(';').length, ...lastsOf(map.mappings, map.sourcesContent) };
+    const counts = {
+      lines: map.mappings.split(';').length,
+      ...placesOf(map.mappings, map.sourcesContent),
+    };
     assert.ok(counts.lines <= script.split('\n').length);
     assert.ok(counts.segments > 500);
     assert.equal(counts.outside, 0);
   });
 });
 
-/** How many places a map names, and how many of them are outside of its sources. */
-function lastsOf(mappings: string, contents: readonly string[]): { segments: number; outside: number } {
+/** How many positions a source map names, and how many of them are outside of its sources. */
+function placesOf(mappings: string, contents: readonly string[]): { segments: number; outside: number } {
   const digits = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
   const lines = contents.map((content) => content.split('\n'));
   const at = [0, 0, 0];

@@ -55,7 +55,7 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
     return rows;
   }
 
-  /** What was sent, except requests without an answer in time, which are sent again. */
+  /** The requests except those without an answer in time, which are sent again. */
   const taken = (appId: string) => rig.front.batches(appId).filter(({ status }) => status !== 503);
 
   async function batchOf(appId: string, number = 1): Promise<SeenRequest> {
@@ -116,7 +116,7 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
       await exactlyOnce(appId, numbers(300));
     });
 
-    test('a reload in the middle of a request neither loses nor doubles', async (t) => {
+    test('a reload in the middle of a request neither loses nor doubles events', async (t) => {
       const appId = rig.newAppId(t);
       const page = await rig.open({ appId });
       const { open, opened } = gate();
@@ -173,7 +173,7 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
     );
     await until(() => warnings.length > 0, { deadlineMs: 60_000, what: 'a warning' });
     assert.equal(await bytes(), full);
-    // Up to the last byte, one at a time.
+    // Properties may fill the cookie to the last byte; one byte more is refused.
     await page.evaluate(`sluice.addEventProperties({ fill: "" })`);
     const room = 4_096 - (await bytes());
     warnings.length = 0;
@@ -277,7 +277,7 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
       assert.equal(sent.length, 2 * judged.length, 'no message was sent twice');
     });
 
-    test('what waits in a tab that crashes is sent by another one, exactly once', async (t) => {
+    test('another tab sends the messages that wait in a crashed tab, exactly once', async (t) => {
       const appId = rig.newAppId(t);
       const context = await rig.browser.newContext();
       let away = true;
@@ -293,7 +293,7 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
   });
 });
 
-/** Lets a tab note how late it sees what another tab wrote, and gives it something to write itself. */
+/** Makes a tab measure how late it sees another tab's writes, and write something itself. */
 const watchStorage = `
   window.lateMs = 0;
   addEventListener('storage', ({ key, newValue }) => {
@@ -306,8 +306,8 @@ const watchStorage = `
   }`;
 
 /**
- * How late, since the last call, a tab saw what another one wrote. Tabs that open at once are certainly one user only if
- * they saw each other's writes in time, which a process that is paused for a while does not.
+ * How late a tab saw another one's write since the last call. Tabs that open at once are certainly one user only if they saw each other's
+ * writes in time, which a process that pauses does not.
  */
 async function latestSeenMs(tabs: readonly Page[]): Promise<number> {
   const names = tabs.map((_, n) => `seen ${n}`);

@@ -41,7 +41,7 @@ test('tabs that open at once on a first visit are one user in one session, with 
   const world = firstVisit();
   const tabs = [world.openTab(), world.openTab(), world.openTab()] as const;
   for (const { client } of tabs) client.track('Opened');
-  assert.equal(new Set(tabs.map(({ client }) => client.userId)).size, 3, 'each answers at once');
+  assert.equal(new Set(tabs.map(({ client }) => client.userId)).size, 3, 'each tab has a user at once');
   tabs[0].client.addUserProperties({ plan: 'pro' });
   await world.clock.advance(1_000);
   assert.equal(new Set(tabs.map(({ client }) => client.userId)).size, 1);
@@ -183,7 +183,7 @@ test('a message that was sent, or is being sent, keeps its user', async () => {
   }
 });
 
-test('a page that ends before it was told of another tab’s user checks for it once more', async () => {
+test('a page that ends before it has learned of another tab’s user checks for it once more', async () => {
   const world = createWorld('first');
   const page = world.open();
   page.client.start('1', testSettings);
@@ -208,7 +208,7 @@ test('tabs that notice the end of the session at the same moment begin one new s
 });
 
 test('whenever tabs open, and however late they see each other, they are one user and lose nothing', async () => {
-  // Up to three writes may follow from each other: a user, a session begun before that was seen, and what gives way to it.
+  // Up to three writes may follow from each other: a user, a session that a tab began before it saw that, and its replacement.
   const latency = fc.nat(Math.floor(clientLimits.settleMs / 3) - 1);
   const opening = fc.record({
     afterMs: fc.nat(500),

@@ -138,7 +138,7 @@ describe('a page that empties its storage', () => {
     const browser = createTestBrowser();
     const page = openPage(browser);
     page.sluice.track('Event');
-    // Browsers report a removal only afterwards.
+    // Browsers report removals only after all of them.
     const keys = [...browser.storage.keys()].sort((a) => (a.includes(':q:') ? -1 : 1));
     browser.storage.clear();
     for (const key of keys) page.fire('storage', { key });
@@ -340,7 +340,7 @@ describe('a page that replaces functions of the browser', () => {
     try {
       const page = openPage(browser);
       page.sluice.track('Event');
-      // Read from storage again.
+      // The next page reads the identity from the storage.
       assert.equal(openPage(browser).sluice.identity, undefined);
       page.fire('pagehide');
       const [request] = page.fetched;
@@ -382,7 +382,7 @@ describe('a page that replaces functions of the browser', () => {
         page.sluice.track('Event', { a: 1 });
         page.sluice.identify('ada@example.com');
       } finally {
-        // Node itself cannot go on with some of them.
+        // Node itself does not work with some of these getters, so they are removed.
         undo();
       }
       await browser.clock.advance(10_000);

@@ -23,14 +23,14 @@ const baseUrl = 'https://events.example';
 const idleMs = clientLimits.webSessionIdleMs;
 const options: Omit<LifeOptions, 'hasFaultsOfStorage' | 'stepsMin'> = {
   stepsMax: 60,
-  // No sum of these comes as near to the idle time as the one second within which a further use is not noted.
+  // No sum of these waits comes within a second of the idle time, since a further use within one second is not recorded.
   waitsMs: [1, 400, 3_000, 20_000, idleMs * 0.6, idleMs + 5_000],
   networks: ['works', 'away', 'loses answers', 'answers for none', 'busy', 'asks to wait', 'answers in HTML'],
 };
 
 function createLife() {
   const browser = createTestBrowser();
-  /** Shared by all windows, so that a change is one of the browser's. */
+  /** The options of all windows, so that a change applies to the whole browser. */
   const options: { -readonly [Name in keyof WindowOptions]: WindowOptions[Name] } = {};
   const tabs: ({ readonly win: TestWindow; readonly sluice: Sluice } | undefined)[] = [];
   const model = createLifeModel({
@@ -78,7 +78,7 @@ function createLife() {
     model.ended(number);
   }
 
-  /** Every tab shows the same user. */
+  /** Asserts that this tab shows the same user as all others. */
   function look({ userId, identity }: ShownUser): ShownUser {
     seen.add(userId);
     const shown = { userId, identity };
@@ -88,7 +88,7 @@ function createLife() {
     return shown;
   }
 
-  /** From now on there is a user that was never there before. */
+  /** Asserts that a new user has begun, who was never there before. */
   function become(sluice: Sluice, identity: string | undefined): void {
     assert.equal(sluice.identity, identity);
     assert.ok(!seen.has(sluice.userId), 'a new user was never there before');
@@ -146,7 +146,7 @@ function createLife() {
     }
   }
 
-  /** Everything works again, and some page is open for long enough. */
+  /** Makes everything work again, and keeps pages open for long enough. */
   async function settle(): Promise<void> {
     network = 'works';
     delete options.localStorage;
@@ -169,7 +169,7 @@ function createLife() {
   }
 
   open(0);
-  // This visitor was here before.
+  // The visitor has been here before, so the model knows the user.
   model.met(tabs[0]?.sluice.userId, undefined);
   return { take, settle, check };
 }

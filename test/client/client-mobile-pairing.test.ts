@@ -152,7 +152,7 @@ describe('a pairing', () => {
     assert.deepEqual(pairingsOf(phone), ['secret-1', undefined]);
     sluice.stopEVPairing();
     await settle();
-    assert.deepEqual(phone.pairings.stopped, [], 'the server knows');
+    assert.deepEqual(phone.pairings.stopped, [], 'the server already knows');
   });
 
   test('ends when the server says so in answer to the batch that the app sent on its way to the background', async () => {
@@ -187,7 +187,7 @@ describe('a pairing', () => {
     assert.deepEqual(phone.pairings.asked.slice(1), [{ app_id: '1', pairing: 's' }]);
     assert.deepEqual(run.codes, ['AAA-BBB', 'AAA-BBB']);
     await phone.clock.advance(59_999);
-    assert.equal(run.codes.length, 2, 'it is good for as long as the server said last');
+    assert.equal(run.codes.length, 2, 'the code is valid for as long as the server said last');
     await phone.clock.advance(1);
     assert.deepEqual(run.codes.slice(2), ['']);
     run.shake();

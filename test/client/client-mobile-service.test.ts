@@ -247,7 +247,7 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   await second.heard('paired');
   second.socket.send(JSON.stringify({ type: 'end' }));
   await second.untilClosed();
-  // An answer that would wait too long for Redis does not say whether the pairing lives.
+  // If the answer would have to wait for Redis for too long, it does not say whether the pairing still exists. So the phone sends again.
   const isClosing = () => {
     ios.track('Is Anybody There');
     return run.codes[3] === '';

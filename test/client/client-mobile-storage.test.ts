@@ -198,7 +198,7 @@ describe('a storage that cannot be read', () => {
     phone.storage.before = async () => {};
     await phone.clock.advance(120_000);
     assert.deepEqual(phone.server.events(), ['a', 'b']);
-    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^out/, 'said now, and kept');
+    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^out/, 'the new choice is stored');
   });
 
   test('makes calls wait while it is read, and does not override what was chosen since', async () => {
@@ -220,13 +220,13 @@ describe('a storage that cannot be read', () => {
       if (call.startsWith('getAllKeys')) throw new Error('corrupt');
       if (call !== 'getItem sluice:1:consent') return;
       await opened;
-      // What was kept when it was asked.
+      // The text that the storage had when it was asked.
       phone.storage.texts.set('sluice:1:consent', 'in 7');
     };
     await phone.clock.advance(60_000);
     sluice.optOut();
     await settle();
-    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^out/, 'kept before it is answered');
+    assert.match(phone.storage.texts.get('sluice:1:consent') ?? '', /^out/, 'stored before the read ends');
     answer();
     await phone.clock.advance(60_000);
     sluice.track('c');
@@ -403,7 +403,7 @@ describe('the storage of the library', () => {
       fc.record({
         key: fc.constantFrom('sluice:a', 'sluice:b', 'sluice:c'),
         text: fc.option(fc.string({ maxLength: 3 }), { nil: undefined }),
-        /** Turns that the write takes; they overtake each other. */
+        /** How many turns the write takes, so that writes overtake each other. */
         turns: fc.integer({ min: 0, max: 3 }),
         waits: fc.boolean(),
       }),

@@ -217,7 +217,7 @@ test('resetIdentity does nothing for an anonymous user', async () => {
   assert.equal(new Set(server.stored.map(({ session_id }) => session_id)).size, 1);
 });
 
-test('resetIdentity begins a new anonymous user; what waits stays the former one’s', async () => {
+test('resetIdentity begins a new anonymous user; waiting messages stay the former one’s', async () => {
   const { client, clock, server } = started();
   client.identify('ada@example.com');
   client.track('Of Ada');
@@ -244,7 +244,7 @@ test('resetIdentity begins a new anonymous user; what waits stays the former one
   assert.notEqual(server.stored[3]?.session_id, server.stored[1]?.session_id);
 });
 
-test('global event properties go with every event, also the library’s own, and give way to the event’s', async () => {
+test('global event properties go with every event, even the library’s own, and an event’s own properties have priority', async () => {
   const { client, clock, server } = started();
   client.addEventProperties({ plan: 'pro', step: 1 });
   client.addEventProperties({ step: 2 });
@@ -328,7 +328,7 @@ test('global event properties that somebody else damaged are left out', async ()
   assert.deepEqual(events(server.stored)[0]?.properties, { plan: 'pro', '': '', n: 100 });
 });
 
-test('a session goes on over pages and tabs until nothing was called for the idle time', async () => {
+test('a session continues over pages and tabs until nothing was called for the idle time', async () => {
   const { client, clock, server, open } = started();
   const other = open();
   other.client.start('1', testSettings);
@@ -372,7 +372,7 @@ test('on mobile each start begins a session', async () => {
   assert.equal(new Set(server.stored.map(({ user_id }) => user_id)).size, 1);
 });
 
-test('what waits for a former app goes to it, where it was started, also from a later page', async () => {
+test('messages that wait for a former app go to the address with which it was started, even from a later page', async () => {
   const { client, clock, server, open, crash } = started();
   client.track('Of One');
   client.start('2', { ...testSettings, baseUrl: 'https://eu.events.example/' });
@@ -392,7 +392,7 @@ test('what waits for a former app goes to it, where it was started, also from a 
   );
 });
 
-test('what waits for a former app of unknown address is kept, and sent once that is known', async () => {
+test('messages that wait for a former app of unknown address are kept, and sent once the address is known', async () => {
   const { client, clock, server, open, crash, texts } = started();
   client.track('Of One');
   crash();
@@ -457,7 +457,7 @@ test('user properties that another tab set in between keep the order', async () 
 
 const ofThisApp = (key: string): boolean => key.startsWith('sluice:1:');
 
-test('opting out stops recording and sending, forgets what waits, and is remembered', async () => {
+test('opting out stops recording and sending, removes waiting messages, and is remembered', async () => {
   const { client, clock, server, open, texts } = started();
   client.track('Before');
   const { userId } = client;
@@ -492,7 +492,7 @@ test('opting out leaves nothing of the user on the device but the choice', async
   server.answerWith = () => ({ status: 0, body: '' });
   client.track('Waiting');
   await clock.advance(3_000);
-  assert.ok([...texts.keys()].length > 4, 'there was more');
+  assert.ok([...texts.keys()].length > 4, 'more than the choice was stored before');
   client.optOut();
   const left = () => [...texts].filter(([key]) => ofThisApp(key));
   assert.deepEqual(left(), [['sluice:1:consent', 'out 1']]);
@@ -510,7 +510,7 @@ test('opting out leaves nothing of the user on the device but the choice', async
   assert.deepEqual(left(), [['sluice:1:consent', 'out 1']]);
 });
 
-test('what another tab left of who had opted out is removed at the next start', () => {
+test('what another tab has left of a user who opted out is removed at the next start', () => {
   const { texts, open } = createWorld();
   texts.set('sluice:1:consent', 'out 1');
   texts.set('sluice:1:user', '{"id":"77","identity":"ada@example.com"}');
@@ -520,7 +520,7 @@ test('what another tab left of who had opted out is removed at the next start', 
   assert.ok(texts.has('sluice:2:user'), 'the choice was for one app');
 });
 
-test('opting out forgets what waits at once, also when the user opts in again right away', async () => {
+test('opting out removes waiting messages at once, even if the user opts in again right away', async () => {
   const { client, clock, server, texts } = started();
   client.track('Before');
   client.optOut();
@@ -530,7 +530,7 @@ test('opting out forgets what waits at once, also when the user opts in again ri
   );
   client.optIn();
   client.track('Back');
-  // Other tabs may have made a user since. They agree on one, as on a first visit.
+  // Other tabs may have created a user since. The tabs agree on one, as on a first visit.
   const flushed = client.flush();
   await clock.advance(clientLimits.settleMs);
   await flushed;
@@ -702,7 +702,7 @@ test('nothing throws, whatever the arguments, and the library works afterwards',
   for (const operation of operations) {
     for (const first of values) {
       for (const second of values) {
-        // The settings come from a surface, which reads them with care.
+        // The surface reads the settings safely before it passes them on.
         if (operation === 'start' && (second === deceptive || second === closed)) continue;
         const call = client[operation] as (...args: unknown[]) => unknown;
         if (operation !== 'identify' || typeof first !== 'string') call(first, second);
@@ -756,7 +756,7 @@ test('a console that throws, or calls the library, does no harm', async () => {
   assert.deepEqual(server.events().sort(), ['Good', 'Good Too', 'Warning Shown']);
 });
 
-test('a choice, a logout or an identity is never one call too many before the start', async () => {
+test('a choice, a logout or an identity is never dropped as one call too many before the start', async () => {
   const { clock, server, texts, open } = createWorld();
   texts.set('sluice:1:user', '{"id":"5","identity":"ada@example.com"}');
   const page = open({ ready: false });

@@ -199,7 +199,7 @@ test('413 halves the batch, down to a single message, which is then given up', a
   await clock.advance(3_000);
   assert.equal(sizes[0], 30);
   assert.equal(sizes[1], 15);
-  assert.ok(Math.max(...sizes.slice(sizes.indexOf(1))) > 2, 'they grow again after a success');
+  assert.ok(Math.max(...sizes.slice(sizes.indexOf(1))) > 2, 'batches grow again after a success');
   assert.deepEqual(
     server.events(),
     names.filter((name) => name !== 'huge'),
@@ -289,11 +289,11 @@ test('a message that a proxy finds too large stays behind; the others go', async
   assert.equal(page.client.droppedCount, 0);
   const before = world.server.received.length;
   await world.clock.advance(10 * 60_000);
-  assert.ok(world.server.received.length - before < 5, 'it is not sent again and again');
+  assert.ok(world.server.received.length - before < 5, 'the large message is not sent again and again');
   world.server.answerWith = () => undefined;
   openTab(world);
   await world.clock.advance(10 * 60_000);
-  assert.ok(world.server.events().includes('large'), 'the next page tries it again');
+  assert.ok(world.server.events().includes('large'), 'the next page tries the large message again');
 });
 
 test('over a slow network batches shrink until they get through, and their time-out grows with their bytes', async () => {
@@ -321,8 +321,8 @@ test('over a slow network batches shrink until they get through, and their time-
 });
 
 /**
- * A network that carries `bytesPerMs` to a server that ends every body, without an answer or with one, that takes longer than 8.5
- * seconds. `isOffline`: requests fail at once. Returns the world, a page, and the bytes of each request.
+ * A network that carries `bytesPerMs` to a server that ends each body after 8.5 seconds, with `cut` as its answer. `isOffline`: requests
+ * fail at once. Returns the world, a page, and the bytes of each request.
  */
 function behindImpatientServer(bytesPerMs: number, cut: TransportAnswer) {
   const world = createWorld();
@@ -366,7 +366,7 @@ test('batches shrink when the server ends slow ones, and do not soon reach that 
   }
 });
 
-test('after hours without a network few requests bring what waited', async () => {
+test('after hours without a network a few requests deliver everything that waited', async () => {
   const { client, clock, network, server, sent, resume } = behindImpatientServer(1_000, failure(0));
   network.isOffline = true;
   for (let n = 0; n < 300; n++) {
@@ -388,12 +388,12 @@ test('a message that is too slow even alone lets the others go until the network
   await clock.advance(10 * 60_000);
   assert.equal(server.events().length, 40);
   const isLarge = (bytes: number) => bytes > 50_000;
-  assert.equal(sent.filter(isLarge).length, 2, 'with others, then alone, and not again');
+  assert.equal(sent.filter(isLarge).length, 2, 'with others, alone, and not again');
   client.track('small');
   resume();
   await clock.advance(60_000);
   assert.equal(sent.filter(isLarge).length, 3);
-  assert.ok(isLarge(sent.at(-1) ?? 0) && server.events().includes('small'), 'again after all else');
+  assert.ok(isLarge(sent.at(-1) ?? 0) && server.events().includes('small'), 'it goes after all others');
 });
 
 test('a clock set back during a Retry-After does not prolong it', async () => {
@@ -408,7 +408,7 @@ test('a clock set back during a Retry-After does not prolong it', async () => {
   assert.deepEqual(world.server.events(), ['Event']);
 });
 
-/** A page on a network that takes `tookMs` for each batch, and the bytes of each batch that was sent. */
+/** A page on a network that takes `tookMs` for each batch, and the bytes and time-out of each batch that was sent. */
 function onSlowNetwork(tookMs: (bytes: number) => number) {
   const world = createWorld();
   const sent: { readonly bytes: number; readonly timeoutMs: number }[] = [];

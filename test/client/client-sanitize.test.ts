@@ -147,7 +147,7 @@ test('anything without properties of its own is refused with a warning, and no a
   revoked.revoke();
   const refused: Record<string, unknown> = {
     'a revoked proxy': revoked.proxy,
-    'a proxy that throws': new Proxy({}, { ownKeys: () => assert.fail('never told') }),
+    'a proxy that throws': new Proxy({}, { ownKeys: () => assert.fail('never shown') }),
     'a map': new Map([['a', 1]]),
     'a set': new Set(['a']),
     'a date': new Date(),

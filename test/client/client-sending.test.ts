@@ -255,7 +255,7 @@ test('adapters that fail do not reach the page, and nothing is lost', async () =
   assert.deepEqual(world.server.events(), ['Event', 'Later']);
 });
 
-test('what could not be sent for 30 days is dropped and counted; younger messages are not', async () => {
+test('messages that could not be sent for 30 days are dropped and counted; younger ones are not', async () => {
   const world = createWorld();
   world.server.answerWith = () => failure(0);
   const first = openTab(world);

@@ -31,7 +31,7 @@ test('a hold ends only after its messages are removed, and tabs that see this la
   assert.deepEqual(kinds, ['q', 'q', 'q', 'h']);
 });
 
-test('user properties that another tab is sending do not change either', async () => {
+test('user properties that another tab is sending do not change', async () => {
   const world = started();
   const slow = world.open({
     transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
@@ -97,7 +97,7 @@ test('a page that ends before the answer leaves its messages; the next page wait
   next.client.track('Next Page');
   await world.clock.advance(3_000);
   assert.deepEqual(world.server.events(), ['Event', 'Next Page']);
-  assert.equal(world.server.received.length, 2, 'not again at once');
+  assert.equal(world.server.received.length, 2, 'the message is not sent again at once');
   await world.clock.advance(clientLimits.exitHoldMs);
   assert.equal(world.server.received.length, 3);
   assert.deepEqual(world.server.events(), ['Event', 'Next Page'], 'the repeat was answered as one');
@@ -283,7 +283,7 @@ test('another tab sends what a crashed tab was sending, and no tab does so befor
   assert.deepEqual(world.server.events(), ['Other', 'Event']);
 });
 
-/** A world in which a page is gone, and its last request, which outlives it, has no answer yet. */
+/** A world in which a page has gone in the middle of a request that outlives it and has no answer yet. */
 async function leftInTheMiddle(record: (page: TestPage) => void): Promise<{ world: World; page: TestPage }> {
   const world = createWorld();
   const page = world.open({

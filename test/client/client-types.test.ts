@@ -81,7 +81,7 @@ describe('an app that has the package', () => {
 
   after(() => removeTempDir(dir));
 
-  /** The lines on which the compiler found errors, with neither the types of Node nor of a browser. */
+  /** The lines in which the compiler finds errors. It has the types of neither Node nor a browser. */
   function compile(moduleResolution: string): string[] {
     const compiler = join(root, 'node_modules/typescript/bin/tsc');
     const module = moduleResolution === 'bundler' ? 'esnext' : moduleResolution;

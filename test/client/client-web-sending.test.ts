@@ -166,11 +166,11 @@ test('nothing is sent or counted while the page is prerendered', async () => {
 });
 
 test('sending is tried again when the network is back, or the page is shown, also from the cache', async (context) => {
-  // Less than a bit of a byte, with which the library mixes what the browser's source gives.
+  // The library mixes this into the bytes of the browser's random source. It is less than one bit of a byte, so it changes nothing.
   context.mock.method(Math, 'random', () => 1 / 512);
   for (const way of ['online', 'visible', 'pageshow'] as const) {
     const browser = createTestBrowser();
-    // Waits without jitter: the next one ends after 130 s.
+    // These random numbers make waits without jitter: the next one ends after 130 s.
     const crypto = { getRandomValues: (bytes: Uint8Array) => bytes };
     const page = openPage(browser, { more: { crypto } });
     browser.server.answerWith = () => failure(0);
@@ -224,7 +224,7 @@ for (const locks of ['browser', 'absent', 'denied'] as const) {
     assert.equal(sent.length, 40, 'none twice');
   });
 
-  test(`another tab goes on when a tab closes in the middle of sending (locks: ${locks})`, async () => {
+  test(`another tab continues when a tab closes in the middle of sending (locks: ${locks})`, async () => {
     const browser = createTestBrowser();
     const stuck = openPage(browser, { ...option, fetch: 'never' });
     const other = openPage(browser, option);
@@ -264,7 +264,7 @@ test('tabs that take the lease at once, before they see each other, do not both 
   const browser = createTestBrowser();
   const { clock } = browser;
   const shared = new Map<string, string>();
-  /** What a tab writes, the others see after 30 ms. */
+  /** The other tabs see what a tab writes after 30 ms. */
   function slowView(): KeyValueStorage {
     const own = new Map<string, string>();
     return {

@@ -238,7 +238,7 @@ test('a call writes the same few texts and never lists the keys, however many me
     assert.equal(used.writes - since.writes, 50, 'each is written once');
     Object.assign(since, used);
     for (let n = 0; n < 50; n++) page.sluice.addUserProperties({ turn: n });
-    assert.equal(used.writes - since.writes, 100, 'each is written, and takes the place of the one before');
+    assert.equal(used.writes - since.writes, 100, 'each is written, and replaces the one before');
     assert.equal(used.lists - since.lists, 0, `${count} waiting`);
     assert.ok(used.reads - since.reads <= 50 * 25, `${used.reads - since.reads} reads`);
     for (let n = 0; n < 10; n++) {

@@ -49,7 +49,7 @@ test('a page view holds the query only on request, and a function may redact its
     ['https://shop.example/users/ada?token=secret&tab=2', '/users/ada', 'https://search.example/?q=1'],
     ['https://shop.example/users/someone?token=&tab=2#top', '/users/someone', referrer],
   ]);
-  // If the function fails, the address is not recorded, and the page goes on.
+  // If the function fails, the address is not recorded, and the page continues.
   for (const redact of [broken, () => 7, 'no function']) {
     const page = openPage(browser, { url, referrer }, { pageViews: { query: true, redact } } as never);
     page.history?.pushState(null, '', '/users/bob?token=secret');
@@ -278,10 +278,10 @@ test('a page view has the title that its page sets later, and the time of the na
   await browser.clock.advance(700);
   title('Orders');
   await browser.clock.advance(3_000);
-  // The title stays: the bound ends the wait.
+  // The title does not change, so the wait ends at its bound.
   page.history?.pushState(null, '', '/orders/7');
   await browser.clock.advance(6_000);
-  // The next page comes, the user changes or the page goes before there was a title.
+  // Each of these waits ends before there is a title: by the next page, by another user, or by the end of the page.
   page.history?.pushState(null, '', '/one');
   await browser.clock.advance(100);
   page.history?.pushState(null, '', '/two');
@@ -342,7 +342,7 @@ test('copies of the library in one window are one library', async () => {
   assert.deepEqual(names(browser), ['Page View', 'Second', 'Page View']);
 });
 
-test('a copy that is loaded serves one that was used before and is not', async () => {
+test('a copy that is loaded also serves a copy that was used before without being loaded', async () => {
   const browser = createTestBrowser();
   const win = browser.open();
   const early = createSluice(win);
@@ -389,7 +389,7 @@ test('an address that the page replaces, or navigates to, is a page view, and so
   );
 });
 
-test('user, session, identity and global event properties go on over page loads and tabs', async () => {
+test('user, session, identity and global event properties continue over page loads and tabs', async () => {
   const browser = createTestBrowser();
   const first = openPage(browser);
   first.sluice.identify('ada@example.com');
@@ -403,7 +403,7 @@ test('user, session, identity and global event properties go on over page loads 
   assert.equal(new Set(browser.server.stored.map(({ session_id }) => session_id)).size, 1);
 });
 
-test('load refuses bad arguments with a warning, and the right ones are taken later', async () => {
+test('load refuses bad arguments with a warning, and later accepts the right ones', async () => {
   const browser = createTestBrowser();
   const win = browser.open();
   const sluice = createSluice(win);
@@ -437,7 +437,7 @@ test('load refuses bad arguments with a warning, and the right ones are taken la
   assert.equal(win.fetched[0]?.url, 'https://events.example/api/collect');
 });
 
-test('an interval that no timer takes is brought within its bounds', async () => {
+test('an interval that no timer accepts is brought within its bounds', async () => {
   for (const [intervalMs, waitedMs] of [
     [Number.POSITIVE_INFINITY, clientLimits.intervalMsMax],
     [2 ** 31, clientLimits.intervalMsMax],
@@ -465,7 +465,7 @@ test('without a document, as on a server, every call is quiet', async () => {
   assert.equal(sluice.droppedCount, 0);
 });
 
-test('a window that lacks nearly everything still takes calls', async () => {
+test('a window that lacks nearly everything still accepts calls', async () => {
   const browser = createTestBrowser();
   const page = openPage(
     browser,

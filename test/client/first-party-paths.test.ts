@@ -29,7 +29,7 @@ describe('paths of the site’s own', () => {
     assert.equal(await statusOf('/sdk.js'), 404);
   });
 
-  test('take messages of any page at each of them, and nowhere else', async () => {
+  test('accept messages of any page at each of them, and nowhere else', async () => {
     const message = () => JSON.stringify(request(sluice.appId, [event({ event: 'By another name' })]));
     for (const path of ['/in', '/old/in']) {
       const answer = await fetch(sluice.baseUrl + path, { method: 'POST', body: message() });

@@ -63,7 +63,7 @@ type Answer = {
   readonly body: Buffer;
 };
 
-/** Unlike `fetch`, sends exactly these headers and does not decode the answer. */
+/** Sends exactly these headers and does not decode the answer, unlike `fetch`. */
 async function get(
   path: string,
   headers: Record<string, string> = {},
@@ -175,7 +175,7 @@ describe('GET /sdk.js', () => {
       assert.equal(status, 404);
       assert.equal(JSON.parse(body.toString()).err.code, 'not_found');
       assert.equal(headers['access-control-allow-origin'], '*');
-      assert.equal(headers['cache-control'], undefined, 'nobody keeps it');
+      assert.equal(headers['cache-control'], undefined, 'no cache keeps the answer');
     }
   });
 });

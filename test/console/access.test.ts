@@ -50,7 +50,7 @@ type OpenApi = {
   >;
 };
 
-/** Asserts that an answer is as the OpenAPI document says. */
+/** Returns a check that an answer is as the OpenAPI document describes it. */
 function answersBy({ paths }: OpenApi): CheckAnswer {
   const forms = Object.keys(paths)
     .map((path) => [path, new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`)] as const)
@@ -79,7 +79,7 @@ const nobody = { identity: 'nobody@example.com' };
 const deletion = { users: [nobody] };
 const callback = { url: 'http://127.0.0.1:9/' };
 
-/** Makes by an operator what a row needs, such as a key to revoke; settles with a field of the answer. */
+/** Lets an operator create what a row needs, such as a key to revoke; settles with a field of the answer. */
 async function made(path: string, field: string, body: object = {}): Promise<string> {
   const { status, body: answer } = await pageOf('operator').ask('POST', path, body);
   assert.ok(status === 200 || status === 201, `${path}: ${JSON.stringify(answer)}`);
@@ -88,7 +88,7 @@ async function made(path: string, field: string, body: object = {}): Promise<str
 
 const account = (path: string) => (of: TestAccount) => `/accounts/${of.accountId}${path}`;
 const environment = (path: string) => (of: TestAccount) => `/environments/${of.appIds[1]}${path}`;
-/** Of a deletion that is complete. */
+/** A path of a complete deletion. */
 const deleted = (path: string) => (of: TestAccount) => `/deletions/${deletions.get(of)}${path}`;
 const newName = () => ({ name: `N${Math.random()}` });
 const newEmail = () => `new${Math.random()}@example.com`;
@@ -98,7 +98,7 @@ const newCase = async (of: TestAccount) => {
   return `${cases}/${await made(cases, 'case_id', { reference: `R${Math.random()}` })}`;
 };
 
-/** o, a, p, v: operator, administrator, privacy officer, viewer. Every row is tried on the own and on the other account. */
+/** Last come the roles that may: operator, administrator, privacy officer, viewer. Rows are tried on the own and on another account. */
 const table: readonly Row[] = [
   ['listAccounts', 'GET', (of) => `/accounts?account_id=${of.accountId}`, 'oapv'],
   ['showEnvironment', 'GET', environment(''), 'oapv'],
@@ -203,7 +203,7 @@ const table: readonly Row[] = [
   ['removeCallback', 'DELETE', account('/callback'), 'oa'],
 ];
 
-/** Of operators alone, whatever the answer to them is. */
+/** Only operators may do these; the status is that of the answer to them. */
 const ofOperators: readonly (readonly [right: Right, method: string, path: () => string, status: number])[] =
   [
     ['createAccount', 'POST', () => '/accounts', 200],
@@ -219,7 +219,7 @@ const ofOperators: readonly (readonly [right: Right, method: string, path: () =>
     ['restore', 'POST', () => '/restore', 200],
   ];
 
-/** These have tests of their own, or no way over HTTP. */
+/** These rights have their own tests, or no way over HTTP. */
 const others: readonly Right[] = [
   'readExport',
   'withdrawProposal',
@@ -366,7 +366,7 @@ test('lists without an account show the caller’s own one, and operators all ac
   for (const query of ['', `?account_id=${own.accountId}`]) {
     const ownLines = (await pageOf('privacy').ask('GET', `/audit${query}`)).body as unknown as AuditEntry[];
     assert.ok(ownLines.some(({ action }) => action === 'look_up_user'));
-    // Of others, what they did with users.
+    // Of other people's lines, a privacy officer sees only those about users.
     const ofOthers = ownLines.filter(({ actor_name }) => actor_name !== 'privacy@example.com');
     assert.deepEqual(
       ofOthers.filter(({ action }) => !/user|export|deletion|case/.test(action)),
@@ -375,7 +375,7 @@ test('lists without an account show the caller’s own one, and operators all ac
   }
 });
 
-test('people who ask for hundreds of charts at once wait for them, and nobody of another account does', async () => {
+test('people who ask for hundreds of charts at once wait for them, but nobody of another account has to', async () => {
   const stranger = new ConsolePage(sluice.adminUrl);
   assert.equal((await stranger.signIn('stranger@example.com')).status, 200);
   const chartOf = async (page: ConsolePage, { accountId }: TestAccount) =>
@@ -393,7 +393,7 @@ test('people who ask for hundreds of charts at once wait for them, and nobody of
   const refused = statuses.filter((status) => status === 503).length;
   assert.equal(statuses.filter((status) => status === 200).length, 300 - refused);
   assert.ok(refused >= 100, `${refused} of 300 found the line too long`);
-  assert.equal(await chartOf(pageOf('viewer'), own), 200, 'then they are answered again');
+  assert.equal(await chartOf(pageOf('viewer'), own), 200, 'requests are answered again afterwards');
 });
 
 test('an administrator invites nobody as operator, and nobody into another account', async () => {
@@ -432,7 +432,7 @@ test('an administrator gets no link by which they could act in the name of someb
 });
 
 test('only operators reach what concerns the deployment', async () => {
-  // The others need no body.
+  // Only the first endpoint needs a body.
   const account = { name: 'x', environments: ['y'] };
   for (const [role, page] of pages) {
     for (const [, method, path, expected] of ofOperators) {

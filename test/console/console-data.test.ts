@@ -107,7 +107,7 @@ describe('the console', { skip }, () => {
     }
   });
 
-  test('what arrives is watched from now on by the clock that numbers segments, though the clock of the API is an hour ahead', async (context) => {
+  test('events are watched from now on by the clock that numbers segments, though the clock of the API is an hour ahead', async (context) => {
     const realNow = Date.now;
     context.mock.method(Date, 'now', () => realNow() + 3_600_000);
     const { place } = await withRedis(sluice, (redis) =>
@@ -306,11 +306,11 @@ describe('the console', { skip }, () => {
       await page.getByLabel('Name', { exact: true }).fill(name);
       await page.getByRole('button', { name: 'Find' }).click();
     };
-    // The same address in another spelling is another user.
+    // The same address in another spelling belongs to another user.
     const similar = page.getByRole('button', { name: /^Show mia@example\.com$/i });
     const findsSimilar = async () => {
       await find('MIA@example.com');
-      // The button has this name again when the answer is there.
+      // The button has this name again once the answer is there.
       await page.getByRole('button', { name: 'Find', exact: true }).waitFor();
       await page.getByText('Nothing is held about a user of this name').waitFor();
       const both = similar.nth(1).waitFor({ timeout: 10_000 });
@@ -319,7 +319,7 @@ describe('the console', { skip }, () => {
         () => false,
       );
     };
-    // On a busy machine the search may be over before it has found them.
+    // On a busy machine the search may time out before it has found them.
     await until(findsSimilar, 'both similar users are shown');
     await page.getByRole('button', { name: 'Show Mia@Example.com', exact: true }).waitFor();
     await page.getByRole('button', { name: `Show ${identity}`, exact: true }).click();
@@ -343,14 +343,14 @@ describe('the console', { skip }, () => {
     assert.match(String(await events.nth(1).textContent()), /<img/, 'the latest first');
     await page.getByRole('button', { name: 'Earlier events' }).click();
     await events.nth(61).waitFor();
-    assert.equal(await events.count(), 62, 'each once, and all');
+    assert.equal(await events.count(), 62, 'every event is there once');
     await page.getByLabel('Show', { exact: true }).selectOption(`=${hostile}`);
     await events.nth(2).waitFor({ state: 'detached' });
     await page.getByText('1 property').click();
     await page.getByRole('definition').filter({ hasText: hostile }).waitFor();
     await page.getByLabel('By', { exact: true }).selectOption('user_id');
     await find('7');
-    // The list starts again, with the events of all names.
+    // The list starts again, and has the events of all names.
     await events.nth(50).waitFor();
     await page.getByRole('heading', { name: identity, exact: true }).waitFor();
     const confirm = async (button: string, says: string, yes: string) => {
@@ -371,7 +371,7 @@ describe('the console', { skip }, () => {
     assert.match(String(await deletion.textContent()), /complete2/, 'the request has both names');
     await until(
       async () => (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 1,
-      'only the other user is left',
+      'only the similar user is left',
     );
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const own = entries.filter(({ actor_name }) => actor_name === 'users@example.com').reverse();
@@ -387,14 +387,14 @@ describe('the console', { skip }, () => {
     );
     assert.doesNotMatch(JSON.stringify(own), /mia@/i, 'the audit log names no user');
     assert.deepEqual(faults, []);
-    // After a look-up that failed, no button acts on the user before.
+    // After a failed look-up no button acts on the previous user any more.
     assert.equal(await about.count(), 1);
     let answer: (() => Promise<void>) | undefined;
     await page.route(/accounts\/\d+\/user$/, (route) => {
       answer = () => route.fulfill({ status: 503, json: {} });
     });
     await find('somebody@example.com');
-    // Nor while it runs.
+    // There is none while the look-up runs either.
     await until(async () => answer !== undefined, 'the look-up has begun');
     assert.equal(await about.count(), 0);
     await answer?.();
@@ -404,7 +404,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('region', { name: 'Suppressed users' }).getByText('suppressed').first().waitFor();
   });
 
-  test('submits a file of more users than one request takes, goes on where it broke off, and begins anew with another list', async () => {
+  test('submits a file of more users than one request takes, continues where it was interrupted, and begins anew with another list', async () => {
     const page = await newPage();
     await enter(page, sluice, 'many@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
@@ -429,7 +429,7 @@ describe('the console', { skip }, () => {
       (await list())
         .filter(({ deletion_request_id }) => !earlier.has(deletion_request_id))
         .map(({ targets }) => targets);
-    // The reference of the second request is taken.
+    // Takes the reference of the second request, so that it will be refused.
     const submit = async (reference: string, name: string) =>
       page.evaluate(
         `fetch('/admin/v1/accounts/${account.accountId}/user_deletion', {
@@ -448,7 +448,7 @@ describe('the console', { skip }, () => {
       [1, 10_000],
     );
     await page.getByRole('button', { name: 'Delete the other 1 user' }).waitFor();
-    // Another list has nothing of the first one: as many as one request takes, pasted from another program.
+    // Another list, pasted from another program, has as many users as one request takes, and keeps nothing of the first list.
     const pasted = Array.from({ length: 10_000 }, (_, index) => `pasted${index}@example.com`).join('\n');
     await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(pasted)})`);
     await page.getByLabel('Users, one per line').focus();
@@ -479,7 +479,7 @@ describe('the console', { skip }, () => {
     await until(async () => (await found.count()) === 2, 'one is found');
   });
 
-  test('asks which column of a file has the users, reads its encoding as it is told, and says of a deletion that it found nobody', async () => {
+  test('asks which column of a file has the users, reads it in the encoding that is chosen, and shows of a deletion that it found nobody', async () => {
     const of = await createTestAccount(sluice, 'Columns');
     const page = await newPage();
     await enter(page, sluice, 'columns@example.com', 'privacy', of.accountId);
@@ -502,7 +502,7 @@ describe('the console', { skip }, () => {
     await dialog.getByText('1 user to delete.').waitFor();
     const names = dialog.getByRole('list', { name: 'Read from the list' }).getByRole('listitem');
     assert.deepEqual(await names.allTextContents(), ['jörgen@example.com']);
-    // Another file is asked about again.
+    // The page asks again which column another file's users are in.
     await upload('Mailadresse;Kunde\nada@example.com;Ada\n');
     await dialog.getByText('No users yet: choose the column that has them.').waitFor();
     await upload('name;email\n"Lovelace; the\nfirst", "nobody@example.com"\n');
@@ -592,7 +592,7 @@ describe('the console', { skip }, () => {
     await rows.filter({ hasText: 'number 0' }).waitFor();
     await submit(listedMax + 1, listedMax + 2);
     await rows.filter({ hasText: `number ${listedMax + 1}` }).waitFor();
-    // Each is there once, and the oldest is still shown.
+    // Each row is there once, and the oldest one is still shown.
     await rows.nth(listedMax + 1).waitFor();
     const references = await rows.locator('td[data-title=Reference]').allTextContents();
     const wanted = Array.from({ length: listedMax + 2 }, (_, number) => `number ${listedMax + 1 - number}`);
@@ -628,7 +628,7 @@ describe('the console', { skip }, () => {
     await page.getByText(/^1 row is stored, 1 left: refused again/).waitFor();
     await rows.nth(1).waitFor({ state: 'detached' });
     assert.equal(await count(`app_id = '${app_id}' AND event = 'Mended'`), 1);
-    // As somebody corrects it by hand.
+    // Somebody corrects the row by hand.
     await sluice.rows(
       `ALTER TABLE failed_events UPDATE row = replaceOne(row, '-1', '7') WHERE app_id = '${app_id}' SETTINGS mutations_sync = 2`,
     );
@@ -713,7 +713,7 @@ describe('the console', { skip }, () => {
     });
     await page.getByRole('button', { name: 'Watch' }).click();
     await page.getByRole('button', { name: 'Pause' }).waitFor();
-    // It goes on though nothing arrives.
+    // The page looks again and again, even if nothing arrives.
     await until(() => looks >= 3, 'three looks');
     const now = { app_id, identity: 'ada@example.com', event: 'Now', properties: { [hostile]: hostile } };
     assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, now)));
@@ -730,7 +730,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Go on' }).click();
     const looked = looks;
     await until(() => looks >= looked + 2, 'two looks after the pause');
-    assert.deepEqual([await told.textContent(), await row.count()], [before, 1], 'nothing comes twice');
+    assert.deepEqual([await told.textContent(), await row.count()], [before, 1], 'nothing is shown twice');
     assert.deepEqual(faults, []);
     const places = await page.evaluate(
       `(async () => {
@@ -742,7 +742,7 @@ describe('the console', { skip }, () => {
         return [await ask('${app_id}', place), await ask('${app_id}', forged), await ask('${watched.appIds[1]}', place)];
       })()`,
     );
-    assert.deepEqual(places, [200, 400, 400], 'a place is signed for one environment');
+    assert.deepEqual(places, [200, 400, 400], 'the cursor is signed for one environment');
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const watching = entries.filter(({ action }) => action === 'watch_live');
     assert.equal(watching.length, 2, 'one line for the page, one for the program');
@@ -798,7 +798,7 @@ describe('the console', { skip }, () => {
     }
   });
 
-  test('open pages say that the service is away, and go on by themselves when it is back', async () => {
+  test('open pages say that the service is away, and recover by themselves when it is back', async () => {
     const [viewer, watcher, reader, leaver] = [
       await newPage(),
       await newPage(),
@@ -824,7 +824,7 @@ describe('the console', { skip }, () => {
     await reader.getByRole('button', { name: 'Find' }).click();
     const events = reader.getByRole('table', { name: 'Events of the user' }).getByRole('row');
     await events.nth(2).waitFor();
-    // The names to choose from are asked for last.
+    // The page requests the names to choose from last.
     await reader.getByLabel('Show', { exact: true }).waitFor();
 
     const away = 'The service does not answer.';
@@ -873,7 +873,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('img', { name: drawn }).waitFor();
     await page.locator('.plot canvas').first().waitFor();
     assert.equal(await page.locator('.plot canvas').count(), 1);
-    // The keyboard goes from minute to minute, and the legend says what each has.
+    // The arrow keys go from minute to minute, and the legend shows the figures of each.
     const minute = page.getByRole('slider', { name: 'Records over time: which minute' });
     const legend = page.locator('.legend');
     assert.equal(await minute.getAttribute('aria-valuetext'), 'all of them');
@@ -923,7 +923,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  /** Writes minutes of the ledger as a worker does. */
+  /** Writes two minutes of the ledger as a worker does. */
   async function writeMinutes(app_id: string): Promise<void> {
     const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
     const minute = Math.floor(Date.now() / 60_000) - 10;

@@ -1,4 +1,4 @@
-// Sentences of the console that are made of several facts.
+// Sentences of the console that combine several facts.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

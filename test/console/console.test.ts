@@ -98,7 +98,7 @@ describe('the console', { skip }, () => {
       headers: { authorization: `Basic ${credentials}` },
     });
     assert.equal(token.status, 200);
-    // The account's first key has no name; the new one has.
+    // The account's first key has no name, but the new one has.
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     await page.getByRole('button', { name: 'Rotate API key Key 2' }).click();
     await page.getByLabel('The old key ends').selectOption('24h');
@@ -123,7 +123,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await rows.nth(1).waitFor({ state: 'detached' });
     assert.equal(await rows.count(), 1);
-    // What had the focus is gone with its row.
+    // The button that had the focus is gone with its row.
     assert.equal(await page.evaluate(focused), 'API keys');
     await page.getByRole('button', { name: `Copy app ID of Main Production` }).click();
     await untilCopied(page, (text) => text === account.appIds[0]);
@@ -164,7 +164,7 @@ describe('the console', { skip }, () => {
     await page.getByText('None is allowed now.').waitFor();
     assert.equal(await page.getByLabel('Days that events are kept').inputValue(), '400');
     assert.deepEqual(faults, []);
-    // A refusal is in the words of the page.
+    // The page words the refusal itself.
     await page.getByLabel('Days that events are kept').fill('0');
     await page.getByRole('button', { name: 'Save' }).click();
     await page
@@ -189,7 +189,7 @@ describe('the console', { skip }, () => {
     await guest.getByRole('button', { name: 'Choose password' }).click();
     await guest.getByRole('navigation').waitFor();
     assert.ok(!guest.url().includes('#'), 'the link is not in the address any more');
-    // This page sends no requests by itself.
+    // This page sends no requests by itself, so the guest learns nothing of the removal here.
     await openPage(guest, 'Settings');
     await guest.getByRole('table', { name: 'Your sessions' }).waitFor();
     await page.getByRole('button', { name: 'Load again' }).click();
@@ -220,7 +220,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Remove callback' }).click();
     await page.getByText('Nobody is called.').waitFor();
 
-    // Without a key all servers would be refused.
+    // If write keys were required before there is one, all servers would be refused.
     await page.getByText('Change who may write to Only').click();
     await page.getByText('To require write keys, create one below first').waitFor();
     const require = page.getByRole('button', { name: 'Require write keys' });
@@ -251,7 +251,7 @@ describe('the console', { skip }, () => {
     await until(async () => (await send({})) === 401, 'a key is required');
     assert.equal(await send({ authorization: `Bearer ${key}` }), 200);
 
-    // The second page was loaded before, and shows what it changes as it is now.
+    // The second page was loaded earlier, and still shows the present state when it changes something.
     await second.getByText('Change who may write to Only').click();
     await second.getByLabel('Pages that may write to Only').selectOption('listed');
     await second.getByText('The messages of all pages are refused').waitFor();
@@ -346,7 +346,7 @@ describe('the console', { skip }, () => {
   test('signs in with the password, says what is wrong, and asks for the second factor', async () => {
     const programs = await signedIn(sluice, 'two@example.com', 'operator');
     const page = await newPage();
-    // A link with what is no reason shows none.
+    // A link with an unknown reason shows no reason.
     await page.goto(`${sluice.adminUrl}/?sign_on=__proto__`);
     const form = page.getByRole('form', { name: 'Sign in' });
     await form.waitFor();
@@ -359,10 +359,10 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Enter');
     await page.getByRole('navigation').waitFor();
     await openPage(page, 'Settings');
-    // The whole page is loaded by now, since a later request would notice the end too early.
+    // Waits until the whole page is loaded, since a later request would notice the end of the session too early.
     for (const name of ['People', 'Your sessions', 'Audit log'])
       await page.getByRole('table', { name, exact: true }).waitFor();
-    // Another session ends this one.
+    // Ends this session from another one.
     const sessions = (await programs.ask('GET', '/sessions')).body as unknown as {
       id: string;
       this_one: boolean;
@@ -380,7 +380,7 @@ describe('the console', { skip }, () => {
     const list = page.getByLabel('Users, one per line');
     await list.fill('a@example.com\nb@example.com');
     await page.getByLabel('Reference').fill('ticket 7');
-    // The list of deletions is asked for every few seconds.
+    // The page requests the list of deletions every few seconds, and so notices the end.
     const endSession = async () => {
       await page.context().clearCookies();
       await page.getByText('Your session has ended').waitFor();
@@ -417,7 +417,7 @@ describe('the console', { skip }, () => {
     await list.fill('a@example.com\na@example.com');
     const preview = dialog.locator('.preview');
     await preview.getByText('named twice').waitFor();
-    // As Chrome does it: elements take the place of texts, the first of neighbours with all that they say.
+    // Replaces texts by elements as Chrome's translation does; of neighbouring texts the first element gets all words.
     await page.evaluate(`for (const parent of document.querySelectorAll('#console *')) {
       const texts = [...parent.childNodes].filter((node) => node.nodeType === 3 && node.data.trim() !== '');
       const all = texts.map((node) => node.data).join('');
@@ -437,7 +437,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('copies without a clipboard, as on a page of http, and shows what it cannot copy', async () => {
+  test('copies without a clipboard, as on a page without TLS, and shows what it cannot copy', async () => {
     const page = await newPage();
     await page.addInitScript("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
     await enter(page, sluice, 'copies@example.com', 'administrator', account.accountId);
@@ -514,7 +514,7 @@ describe('the console', { skip }, () => {
     await form.getByLabel('E-mail').fill('factor@example.com');
     await form.getByLabel('Password').fill(password);
     await page.keyboard.press('Enter');
-    // The code that was used is good no more; the next one is already.
+    // A code can be used once, so this is the next one, which is already valid.
     await form.getByLabel('Code').fill(totp.generate({ timestamp: Date.now() + 30_000 }));
     await page.keyboard.press('Enter');
     await page.getByRole('navigation').waitFor();
@@ -536,10 +536,10 @@ describe('the console', { skip }, () => {
     await page.getByRole('alert').getByText('Your single sign-on gives you no access here.').waitFor();
     giveRole('privacy');
     await signOn.click();
-    // The page of the address is shown after the way to the provider, though that failed once.
+    // After the sign-in at the provider, which failed once, the page of the address is shown.
     await page.getByRole('heading', { name: 'Settings' }).waitFor();
     assert.deepEqual(faults, []);
-    // What was pasted before the session ended is there, too.
+    // Text that was pasted before the session ended is still there.
     await openPage(page, 'Deletions');
     await page.getByRole('button', { name: 'New deletion' }).click();
     const list = page.getByLabel('Users, one per line');
@@ -572,7 +572,7 @@ describe('the console', { skip }, () => {
     await untilCopied(page, (csv) => csv.includes(`"'=HYPERLINK(""http://evil.example"");' @SUM(1)"`));
     assert.ok(String(await page.textContent('main')).includes(hostile));
     assert.equal(await page.locator('img:not(.sign)').count(), 0);
-    // The environment that is chosen on one page is that of the next.
+    // An environment that is chosen on one page stays chosen on the next.
     await openPage(page, 'Data quality');
     await page.getByLabel('Environment', { exact: true }).selectOption(String(account.appIds[1]));
     await openPage(page, 'Live');
@@ -633,7 +633,7 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Enter');
     await inFrame.getByText(`"${account.appIds[0]}"`).first().waitFor();
     await inFrame.getByText('Identity of the user, case-sensitive').first().waitFor();
-    // It would open nothing.
+    // The link is hidden, since the frame could not open it.
     assert.equal(await inFrame.locator('a[href^="https://redocly"]:visible').count(), 0);
     await page.getByLabel('Document').selectOption('Administration');
     await inFrame.getByText('Own access').first().waitFor();
@@ -672,7 +672,7 @@ describe('the console', { skip }, () => {
       assert.ok(policy.split('; ').includes(part), policy);
     assert.doesNotMatch(html, /<script(?! type="module" src=)|style=|<style| on\w+=/);
     const names = [...html.matchAll(/(?:href|src)="(\/[^"]+)"/g)].map(([, name]) => String(name));
-    // With the scripts that they import, and the chart, which the first page loads by itself.
+    // Includes the scripts that these import, and the chart, which the first page loads by itself.
     const texts = new Map<string, string>();
     const read = async (name: string): Promise<void> => {
       if (texts.has(name)) return;

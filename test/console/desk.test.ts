@@ -68,7 +68,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     assert.match(String(await caseOf(page, hostile).textContent()), /Jan 1, 2026Jan 31, 2026 \d+ days late/);
     await page.getByRole('button', { name: `Show the case ${hostile}` }).click();
     await page.getByRole('button', { name: 'Find the person' }).click();
-    // From there on, what is done is done in this case.
+    // From there on, everything that is done belongs to this case.
     await findUser(page, hostile);
     await page.getByLabel('In the case').waitFor();
     assert.match(
@@ -98,7 +98,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     const csv = readFileSync(await download.path(), 'utf8');
     assert.match(csv, /^When,Who,What,About,Outcome,From,Request\r\n/);
     assert.equal(csv.split('\r\n').length, 3);
-    // While the first one looks at it, the second one closes it.
+    // The second officer closes the case while the first one looks at it.
     await openPage(page, 'Cases');
     await page.getByRole('button', { name: `Show the case ${hostile}` }).click();
     await page.getByText('Change its reference').click();
@@ -115,7 +115,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await caseOf(page, hostile).waitFor();
   });
 
-  test('people of other roles see no cases, and are told so at their address', async () => {
+  test('people of other roles see no cases, and the address of cases says so', async () => {
     for (const role of ['viewer', 'administrator'] as const) {
       const page = await newPage();
       await enter(page, sluice, `${role}@desk.example`, role, account.accountId);
@@ -143,7 +143,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.getByLabel('To day').fill('2020-01-01');
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await page.getByText('No action is as you asked for.').waitFor();
-    // A slip of the keyboard: the browser says that there is no such day.
+    // After a typing error the browser says that there is no such day.
     await page.getByLabel('To day').fill('20201-01-01');
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await page.locator('input[type=date]:invalid').waitFor();
@@ -156,7 +156,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.clock.setFixedTime(now);
     const at = Array.from({ length: 168 }, (_, n) => Date.parse('2026-03-29T14:00:00Z') / 1000 + n * 3_600);
     const none = at.map(() => 0);
-    // Two in each hour of Saturday, one in each hour of Sunday, on which the clocks were set back.
+    // Each hour of Saturday has two records, and each of Sunday, when the clocks were set back, has one.
     const accepted = at.map((_, n) => (n < 120 ? 0 : n < 144 ? 2 : 1));
     const traffic = { step_seconds: 3_600, at, accepted, repeated: none, limited: none, rejected: none };
     await page.route(/\/traffic\?/, (route) => route.fulfill({ json: { ...traffic, rejected_for: [] } }));
@@ -224,11 +224,11 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
       paper.getByRole('link', { name: 'Download its file' }).click(),
     ]);
     const file = readFileSync(await download.path(), 'utf8');
-    // On paper there is nothing to click.
+    // The printed page has no buttons.
     await paper.emulateMedia({ media: 'print' });
     assert.equal(await paper.getByRole('button', { name: 'Print' }).isVisible(), false);
 
-    // Somebody who is not signed in.
+    // This visitor is not signed in.
     const anybody = await newPage(360);
     await anybody.goto(`${sluice.adminUrl}/verify`);
     const [help] = await Promise.all([
@@ -260,7 +260,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
       await said.getByText(name).waitFor();
       assert.match(String(await said.textContent()), reason);
     }
-    // Dropped anywhere on the page.
+    // A file may be dropped anywhere on the page.
     await anybody.evaluate(
       `const data = new DataTransfer();
       data.items.add(new File([${JSON.stringify(file)}], 'dropped.json'));
@@ -343,7 +343,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await confirms.getByText('The deletion of 3 users is submitted.').waitFor();
     await confirms.getByRole('button', { name: 'Close' }).click();
     await waiting.first().waitFor({ state: 'detached' });
-    // From then on nobody sees anything without a second factor, on pages that are open either.
+    // From then on nobody sees anything without a second factor, not even on open pages.
     await proposes.getByRole('button', { name: 'New deletion' }).click();
     await proposes.getByLabel('Users, one per line').fill('entered before');
     await administrator.getByLabel('Everybody needs a second factor').check();
@@ -359,12 +359,12 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
       await page.getByRole('button', { name: 'Turn on', exact: false }).click();
       await page.getByRole('navigation').waitFor();
     }
-    // They go on where they were.
+    // They continue where they were.
     assert.equal(await proposes.getByLabel('Users, one per line').inputValue(), 'entered before');
     faults = faults.filter((fault) => !/40[03]/.test(fault));
   });
 
-  test('operators have a page of their own, and make links for forgotten passwords; the address of Keys and access goes on', async () => {
+  test('operators have a page of their own, and make links for forgotten passwords; the address of Keys and access stays valid', async () => {
     const forgets = await newPage();
     await enter(forgets, sluice, 'forgets@desk.example', 'privacy', account.accountId);
     const page = await newPage();

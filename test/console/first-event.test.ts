@@ -1,5 +1,5 @@
-// The way to a first event: the programs that the service gives for an environment are run as they are, and the console's first page
-// says when the event has arrived.
+// The way to a first event: the programs that the service offers for an environment run unchanged, and the console's first page says when
+// the event has arrived.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -32,7 +32,7 @@ for (const [name, folder] of [
 ] as const)
   symlinkSync(join(root, folder), join(dir, 'node_modules', name));
 
-/** By HTTP: the command line knows the service's address only where it has the service's environment. */
+/** Asks over HTTP, since the command line knows the service's address only where it has the service's environment. */
 async function firstOf(appId: string): Promise<First> {
   const answer = await fetch(`${sluice.adminUrl}/admin/v1/environments/${appId}/first-event`, {
     headers: { authorization: `Bearer ${sluice.adminToken}` },
@@ -41,7 +41,7 @@ async function firstOf(appId: string): Promise<First> {
   return (await answer.json()) as First;
 }
 
-/** Runs a program of the answer, as a reader would. Those of browsers and phones have tests of their own. */
+/** Runs a program of the answer, as a reader would. The programs for browsers and phones have their own tests. */
 const runs: Readonly<Record<string, (program: string) => Promise<unknown>>> = {
   curl: (program) => inShell(program),
   'Node.js': runModule,
@@ -51,7 +51,7 @@ const runs: Readonly<Record<string, (program: string) => Promise<unknown>>> = {
 
 async function runModule(program: string): Promise<void> {
   const file = join(dir, 'program.mjs');
-  // The folder stands for the package, which names its main file.
+  // Imports the package by the path of its main file, since the package is only linked as a folder.
   writeFileSync(file, program.replace("'sluice-server'", "'./node_modules/sluice-server/index.js'"));
   await promisify(execFile)(process.execPath, [file], { cwd: dir });
 }
@@ -125,7 +125,7 @@ describe('the first page of the console', { skip: withoutBrowser() }, () => {
     await page.getByText('The first event of Main Production has arrived: Arrived here.').waitFor();
     assert.ok(performance.now() - beganMs < 30_000);
     assert.equal(await heading.count(), 0);
-    // From an empty page on no answer can be one to the former page, whose body never ends.
+    // An empty page comes first, so that the answer cannot be one to the former page, whose body never ends.
     const address = page.url();
     await page.goto('about:blank');
     const asked = page.waitForResponse((response) => response.url().endsWith('/first-event'));

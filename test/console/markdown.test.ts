@@ -14,7 +14,7 @@ test('headings have the anchors that links name', () => {
   );
 });
 
-test('what is text stays text', () => {
+test('text that looks like HTML stays text', () => {
   assert.equal(html('a < b & `<img>` "c"'), '<p>a &lt; b &amp; <code>&lt;img></code> &quot;c&quot;</p>');
   assert.equal(
     html('```sh', 'echo "<b>" **no**', '', '# no heading', '```'),

@@ -1,4 +1,4 @@
-// Places of people and their addresses: how many an account and a deployment have, and who takes whose. On a real Redis.
+// How many people an account and a deployment may have, and who may take whose address. On a real Redis.
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -30,7 +30,7 @@ beforeEach(() => registry.clear());
 
 const account = async () => ({ accountId: (await createAccount(redis, 'Shop', ['Main'])).account_id });
 
-/** A person as Redis has them: without a credential, unless one is given. */
+/** A person as Redis stores them, without a credential unless `more` has one. */
 const personOf = (n: number, more: Partial<Person>): Person => ({
   person_id: `pe_${n}`,
   email: `p${n}@example.com`,
@@ -45,7 +45,7 @@ const endedMs = Date.now() - 60_000;
 const ended = (agoMs = 0) => ({ hash: 'x', ends_at: new Date(endedMs - agoMs).toISOString() });
 const pending = { hash: 'x', ends_at: new Date(Date.now() + 3_600_000).toISOString() };
 
-/** Lets the invitations of an address end. */
+/** Makes the invitations of an address expire. */
 async function end(email: string): Promise<void> {
   const { people } = await readRegistry(redis);
   const invited = [...people.values()].filter((person) => person.email === email);
@@ -85,7 +85,7 @@ test('people whose invitations have ended make room, the one that ended first be
     personOf(1, { account_id: accountId, invitation: ended(3_000) }),
     personOf(2, { account_id: accountId, invitation: ended(2_000) }),
   ];
-  // Has a password, and a link to choose another one.
+  // This person has a password, and a link to choose another one.
   const returning = personOf(3, { account_id: accountId, password, invitation: ended(9_000) });
   const elsewhere = personOf(1_000, { account_id: (await account()).accountId, invitation: ended(9_000) });
   await writePeople([...people, ...lapsed, returning, elsewhere]);
@@ -125,7 +125,7 @@ test('the last places of a deployment are for operators', async () => {
     invitePerson(redis, { email: 'more@example.com', role: 'operator' }),
     /a deployment can have 2000 people/,
   );
-  // The places of invitations that have ended are free, whoever has them.
+  // The places of expired invitations are free, whoever has them.
   await end('last@example.com');
   await invitePerson(redis, { email: 'more@example.com', role: 'operator' });
   assert.deepEqual(await idsOf('last@example.com'), []);
@@ -138,19 +138,19 @@ test('accounts invite an address beside each other, and whoever accepts first ha
   const first = await invitePerson(redis, { email, role: 'viewer', accountId: own }, 'administrator');
   const { secret, ...shown } = await invitePerson(redis, { email, role: 'privacy', accountId: other });
   assert.deepEqual([shown.role, shown.account_id, shown.state], ['privacy', other, 'invited']);
-  assert.ok(await findInvited(redis, first.secret), 'the other invitation stands');
+  assert.ok(await findInvited(redis, first.secret), 'the other invitation stays');
   const accepted = await acceptInvitation(redis, secret, 'a hash');
   assert.equal(accepted?.account_id, other);
   assert.equal((await findPerson(redis, email))?.person_id, accepted?.person_id);
   assert.equal(await acceptInvitation(redis, first.secret, 'a hash'), undefined, 'the address is taken');
   assert.equal((await findPerson(redis, email))?.account_id, other);
   assert.deepEqual((await listPeople(redis, other)).length, 1, 'the invitation has become the person');
-  // Operators are told, since they may know.
+  // The operator gets the reason, since operators may know.
   await assert.rejects(
     invitePerson(redis, { email, role: 'viewer', accountId: own }),
     /has to be removed first/,
   );
-  // A page that was loaded before names them by the id of the invitation.
+  // A page that was loaded earlier names the person by the id of the invitation.
   await removePerson(redis, shown.person_id);
   assert.equal((await acceptInvitation(redis, first.secret, 'a hash'))?.account_id, own);
 });
@@ -211,7 +211,7 @@ test('only an operator makes a link for somebody who has access, or had it', asy
   const { accountId } = await account();
   const invitation: Invitation = { email: 'officer@example.com', role: 'privacy', accountId };
   const byAdministrator = () => invitePerson(redis, invitation, 'administrator');
-  // Not yet active: an administrator may send another link.
+  // The invitation is not accepted yet, so an administrator may send another link.
   await byAdministrator();
   const first = await byAdministrator();
   const officer = await acceptInvitation(redis, first.secret, 'a hash');
@@ -220,12 +220,12 @@ test('only an operator makes a link for somebody who has access, or had it', asy
   assert.deepEqual(await findPerson(redis, invitation.email), officer, 'nothing is changed');
   const link = await invitePerson(redis, invitation);
   assert.equal((await acceptInvitation(redis, link.secret, 'another hash'))?.person_id, officer.person_id);
-  // To remove somebody and to invite them again would be the same.
+  // Otherwise an administrator could remove somebody and invite them again.
   await removePerson(redis, officer.person_id);
   await assert.rejects(byAdministrator(), /had access: only an operator can invite them again/);
   await assert.rejects(invitePerson(redis, { ...invitation, role: 'viewer' }, 'administrator'), /had access/);
   await invitePerson(redis, invitation);
-  await assert.rejects(byAdministrator(), /had access/, 'nor the operator’s invitation');
+  await assert.rejects(byAdministrator(), /had access/, 'the operator’s invitation changes nothing');
 });
 
 test('remembers of a limited number of people, the latest ones, that they had access', async () => {
@@ -291,7 +291,7 @@ test('one session too many ends the oldest of that person, and nobody else’s',
   assert.equal(elsewhere.session.agent.length, bounds.agentMax);
   const secrets: string[] = [];
   const begin = async () => {
-    // Sessions of the same millisecond have no order.
+    // Sessions of the same millisecond have no order, so each begins in its own.
     const nowMs = Date.now();
     while (Date.now() === nowMs) await new Promise((resolve) => setTimeout(resolve, 1));
     secrets.push((await beginSession(redis, person, from)).secret);
@@ -306,7 +306,7 @@ test('one session too many ends the oldest of that person, and nobody else’s',
   assert.ok(await findSession(redis, elsewhere.secret));
 });
 
-test('what goes on under a session or a key stops soon after its end or the removal of its person, and nothing else does', async () => {
+test('streams under a session or a key stop soon after its end or the removal of its person, and nothing else stops', async () => {
   const { id, program_key } = await createProgramKey(redis, {
     name: '',
     role: 'operator',
@@ -315,7 +315,7 @@ test('what goes on under a session or a key stops soon after its end or the remo
   const environments = await followEnvironments(redis, createLog('test', 'silent'));
   const ends: (() => void)[] = [];
   try {
-    // It is told of the changes, and does not ask by itself before the test is over.
+    // The watch gets the changes, and does not look by itself before the test is over.
     const watch = createAccessWatch(environments.onChange, 3_600_000);
     const from = { address: '127.0.0.1', agent: '' };
     const people = [1, 2, 3].map((n) => personOf(n, { password }));
@@ -360,7 +360,7 @@ test('an access that has ended before it is watched is noticed at once, and a fa
   });
   await stopped;
   assert.equal(listeners.size, 0);
-  // A change during a look-up is looked up again.
+  // A change during a look-up causes another look-up.
   let asked = 0;
   const answers: ((may: boolean) => void)[] = [];
   const ended = new Promise<void>((resolve) => {

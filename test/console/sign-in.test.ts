@@ -37,7 +37,7 @@ after(() => redis.disconnect());
 
 const newPage = () => new ConsolePage(sluice.adminUrl);
 
-test('a password is refused when its network has no room to hash it, and nothing else is, nor anybody elsewhere', async () => {
+test('a password is refused when its network has no room to hash it, and nobody elsewhere is refused', async () => {
   const passwords = createPasswords();
   const by = (person: string, account = '192.0.2.1') => ({ account, person });
   const { atOnceMax, waitingOfAccountMax, waitingOfPersonMax } = people.hashes;
@@ -52,13 +52,13 @@ test('a password is refused when its network has no room to hash it, and nothing
     isDone = true;
   });
   assert.equal(await passwords.verify(by('g@h', '192.0.2.2'), undefined, password), false);
-  assert.equal(isDone, false, 'ahead of those who wait already');
+  assert.equal(isDone, false, 'people elsewhere do not wait for those who wait already');
   const [kept] = await all;
   assert.equal(await passwords.verify(by('a@b'), undefined, password), false);
   assert.equal(await passwords.verify(by('a@b'), kept, password), true);
 });
 
-test('an invitation is good once, for a week, and until a later one', async () => {
+test('an invitation is valid once, for a week, and until a later one', async () => {
   const first = await invite(sluice, 'Ada@Example.com', 'operator');
   const second = await invite(sluice, 'ada@example.com', 'operator');
   const page = newPage();
@@ -172,7 +172,7 @@ test('requests from other pages, with other host names, or without the consoleâ€
     (await page.ask('GET', '/accounts', undefined, { 'sec-fetch-site': 'cross-site' })).status,
     403,
   );
-  // A host name that is not ours, as after DNS rebinding. `fetch` does not let a caller choose it.
+  // Sends a host name that is not ours, as after DNS rebinding; `fetch` does not let a caller choose it.
   const { port } = new URL(sluice.adminUrl);
   const cookie = `${sessionCookie}=${page.cookies.get(sessionCookie)}`;
   const status = await new Promise((resolve, reject) => {
@@ -193,7 +193,7 @@ test('two consoles on one host sign nobody out of the other one, since the names
     const one = await signedIn(sluice, 'one@example.com', 'operator');
     const other = new ConsolePage(`http://127.0.0.1:${tunnel.port}`);
     await signedIn(sluice, 'other@example.com', 'operator');
-    // A browser has one jar for all ports of a host.
+    // A browser keeps the cookies of all ports of a host together.
     for (const [name, value] of one.cookies) other.cookies.set(name, value);
     assert.equal((await other.ask('GET', '/session')).body.person, null);
     assert.equal((await other.signIn('other@example.com')).status, 200);
@@ -220,7 +220,7 @@ test('wrong passwords slow down sign-ins of that person for everybody, except in
     const waitS = Number(headers.get('retry-after'));
     assert.ok(waitS > signIns.waitMsMax / 1000 && waitS <= signIns.person.spacingMsMax / 1000, `${waitS} s`);
   }
-  // As if the wrong passwords went on: a browser that is slowed down by them would be refused.
+  // Sets the times as if wrong passwords kept coming: a browser that is slowed down by them would be refused.
   const slowed: { readonly name: string; readonly next: string }[] = [];
   for (const name of await redis.keys('{registry}:sign_ins:*')) {
     const { count, next = '' } = await redis.hgetall(name);
@@ -230,7 +230,7 @@ test('wrong passwords slow down sign-ins of that person for everybody, except in
   for (const { name } of slowed) await redis.hset(name, 'next', Date.now() + signIns.person.spacingMsMax);
   assert.equal((await known.signIn('slow@example.com')).status, 200, 'the person signs in meanwhile');
   for (const { name, next } of slowed) await redis.hset(name, 'next', next);
-  // Other people at the same address wait a little at most.
+  // Other people at the same address wait only a little.
   assert.equal((await newPage().signIn('quick@example.com')).status, 200);
   for (const name of await redis.keys('{registry}:sign_ins:*')) {
     assert.ok((await redis.pttl(name)) > 0, 'the count expires');
@@ -290,7 +290,7 @@ test('a sign-in accepts a body of only a few kilobytes', async () => {
   assert.equal((await newPage().ask('POST', '/invitation', sized(accessBytesMax + 1))).status, 413);
 });
 
-test('the second factor is asked for once it is set, and a code is good once', async () => {
+test('the second factor is asked for once it is set, and a code is valid once', async () => {
   const page = await signedIn(sluice, 'two@example.com', 'operator');
   const offered = (await page.ask('POST', '/second_factor', {})).body as { secret: string; uri: string };
   assert.match(offered.uri, /^otpauth:\/\/totp\/Sluice:two%40example.com\?/);
@@ -301,7 +301,7 @@ test('the second factor is asked for once it is set, and a code is good once', a
   const wrong = { password, secret: offered.secret, code: '000000' };
   assert.equal((await page.ask('PUT', '/second_factor', wrong)).status, 400);
   const { secret } = offered;
-  // The next code, which is good already, is left for the sign-in. Both are good for at least 30 s from now on.
+  // Leaves the next code, which is already valid, for the sign-in. Both are valid for at least 30 s from now on.
   const spaced = codeAt(Date.now()).replace(/^.../, '$& ');
   const set = await page.ask('PUT', '/second_factor', { password, secret, code: spaced });
   assert.deepEqual([set.status, set.body], [200, { second_factor: true }]);
@@ -314,7 +314,7 @@ test('the second factor is asked for once it is set, and a code is good once', a
     [200, 401],
     'only one of two at once is let in',
   );
-  assert.equal((await newPage().signIn('two@example.com', { code })).status, 401, 'a code is good once');
+  assert.equal((await newPage().signIn('two@example.com', { code })).status, 401, 'a code is valid once');
   assert.equal((await page.ask('DELETE', '/second_factor', { password: 'wrong' })).status, 400);
   assert.equal((await page.ask('DELETE', '/second_factor', { password })).status, 200);
   assert.equal((await newPage().signIn('two@example.com')).status, 200);
@@ -375,7 +375,7 @@ test('a role of the provider is an operator, or one account and one role', () =>
     assert.equal(roleOf(bad), 'no_role', JSON.stringify(bad));
 });
 
-test('the provider vouches for an address unless it says anything but true of it, wherever it says it', () => {
+test('the provider vouches for an address unless it calls it anything but verified, in the token or elsewhere', () => {
   const of = (idToken: object, userInfo: object) => {
     const claims = { iss: 'https://p', sub: '1', role: 'operator' };
     const vouched = vouchedOf({ idToken: { ...claims, ...idToken }, userInfo: { ...userInfo } }, 'role');
@@ -385,7 +385,7 @@ test('the provider vouches for an address unless it says anything but true of it
   for (const good of [{}, { email_verified: true }, { email_verified: 'true' }]) {
     assert.equal(of({ email, ...good }, {}), email);
     assert.equal(of({}, { email, ...good }), email);
-    assert.equal(of({ email, ...good }, { email: 'c@d', ...good }), email, 'the signed one');
+    assert.equal(of({ email, ...good }, { email: 'c@d', ...good }), email, 'the ID token counts');
   }
   for (const bad of [null, false, 'false', 'False', 'no', '', 0, 1, 'TRUE', [true]]) {
     const said = JSON.stringify(bad);
@@ -394,7 +394,7 @@ test('the provider vouches for an address unless it says anything but true of it
     assert.equal(of({ email, email_verified: true }, { email_verified: bad }), 'email_not_verified', said);
     assert.equal(of({ email, email_verified: bad }, { email, email_verified: true }), 'email_not_verified');
   }
-  // What is said of one address is not said of another.
+  // A statement about one address does not count for another one.
   assert.equal(of({ email_verified: true }, { email }), 'email_not_verified');
   assert.equal(of({ email }, { email: 'c@d', email_verified: true }), 'email_not_verified');
   for (const none of [{}, { email: '' }, { email: 7 }]) assert.equal(of(none, none), 'no_email');
@@ -445,7 +445,7 @@ test('people sign in through the provider with the role that it gives, and nobod
     assert.equal(await later.signOn(), '/');
     assert.equal((await asked(browser, '/accounts')).status, 401);
     assert.equal((await asked(later, '/accounts')).status, 200);
-    // There is no password here to change or to ask for.
+    // These people have no password in the service that they could change or give.
     const ofProvider = newPage();
     for (const [name, value] of later.cookies()) ofProvider.cookies.set(name, value);
     for (const [method, path, body] of [
@@ -463,7 +463,7 @@ test('people sign in through the provider with the role that it gives, and nobod
     }
     assert.equal((await asked(later, '/people')).status, 403);
 
-    // An address that somebody has invited, as anybody can, belongs to whom the provider vouches for.
+    // Anybody can invite an address, so it still belongs to the person for whom the provider vouches.
     await invite(sluice, 'boss@example.com', 'viewer', accountId);
     as('8', { email: 'boss@example.com', sluice_role: 'operator' });
     const boss = new SignOnBrowser(sluice.adminUrl);
@@ -488,7 +488,7 @@ test('people sign in through the provider with the role that it gives, and nobod
     assert.equal((await newPage().signIn('sue@example.com')).status, 401, 'there is no password to guess');
     await assert.rejects(invite(sluice, 'sue@example.com', 'viewer', accountId), /signs in by the provider/);
 
-    // A sign-in that began in another browser, or never, is refused. So nobody can be led into somebody else's session.
+    // A sign-in that began in another browser, or never, is refused, so nobody can be led into another person's session.
     as('1', { email: 'sue@example.com', sluice_role: 'operator' });
     const victim = new SignOnBrowser(sluice.adminUrl);
     const back = await new SignOnBrowser(sluice.adminUrl).goThere();
@@ -521,7 +521,7 @@ test('people sign in through the provider with the role that it gives, and nobod
   }
 });
 
-/** Runs a test with a provider, whose next person it sets. */
+/** Runs a test with a provider; `as` sets the person who signs in there next. */
 async function withProvider(
   work: (
     provider: TestProvider,
@@ -565,7 +565,7 @@ test('an ID token counts only if one of the providerâ€™s keys has signed it', ()
     provider.forge = (token) => signedAnew(token, {});
     const browser = new SignOnBrowser(sluice.adminUrl);
     assert.equal(await browser.signOn(), '/');
-    // The statement of the token is about no address of the userinfo endpoint.
+    // The token's statement does not count for the address of the userinfo endpoint.
     as('22', { email: 'unverified@example.com', sluice_role: 'operator', email_verified: false });
     provider.forge = (token) => signedAnew(token, { email_verified: true });
     assert.equal(await new SignOnBrowser(sluice.adminUrl).signOn(), '/?sign_on=not_in');
@@ -585,7 +585,7 @@ test('a later sign-in of the same person ends what they had before: with another
     };
     const operator = await signOn({ email: 'maria@example.com', sluice_role: 'operator' });
     assert.deepEqual([operator.at, await statusOf(operator.browser)], ['/', 200]);
-    // Signed in again as before: both sessions go on.
+    // The same sign-in again lets both sessions continue.
     const again = await signOn({ email: 'maria@example.com', sluice_role: 'operator' });
     assert.deepEqual([await statusOf(again.browser), await statusOf(operator.browser)], [200, 200]);
     const viewer = await signOn({ email: 'mary@example.com', sluice_role: `viewer:${accountId}` });
@@ -614,13 +614,13 @@ test('a later sign-in of the same person ends what they had before: with another
     provider.subject = '';
   }));
 
-/** Somebody with a password, unless they are there. */
+/** Creates an operator with a password, unless there is one with this address. */
 async function signedInOnce(email: string): Promise<void> {
   const people = (await sluice.admin('people', 'list')) as { email: string }[];
   if (!people.some((person) => person.email === email)) await signedIn(sluice, email, 'operator');
 }
 
-test('a sign-in by the provider is good once, even if the provider gives its tokens again', () =>
+test('a sign-in by the provider is valid once, even if the provider gives its tokens again', () =>
   withProvider(async (provider, as) => {
     as('41', { email: 'once@example.com', sluice_role: 'operator' });
     const browser = new SignOnBrowser(sluice.adminUrl);

@@ -1,4 +1,4 @@
-// Lists of users as people paste and save them: whom each names, and what is asked or refused instead.
+// Lists of users as people paste and save them: whom each one names, and when the reader asks or refuses instead.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -14,7 +14,7 @@ function namesIn(list: UserList): (string | undefined)[] {
   return list.users.map((user) => Object.values(user)[0]);
 }
 
-/** Reads the bytes of a file, and checks that the same text pasted is read alike. */
+/** Reads a file, and checks that the same text is read alike when it is pasted. */
 function read(file: string | Uint8Array, kind: UserKind = 'identity', choices: ListChoices = {}): UserList {
   const bytes = typeof file === 'string' ? Buffer.from(file) : file;
   const found = readListFile(bytes);
@@ -177,7 +177,7 @@ test('names nobody before a person has said which column has the users', () => {
     ['Kunde;Mailadresse\nAda;ada@example.com\n'],
     ['Correo electrónico,Nombre\nada@example.com,Ada\n'],
     ['ada@example.com\tAda\nbob@example.com\tBob\n'],
-    // Two columns that may be meant, and one of another kind.
+    // One file has two columns that may be meant, the next two a column of another kind.
     ['identity;email\nada;ada@example.com\n'],
     ['user_id\n17\n'],
     ['email\na@example.com\n', 'user_id'],
@@ -197,21 +197,21 @@ test('names nobody before a person has said which column has the users', () => {
     namesIn(read('a@example.com;A\nb@example.com;B', 'identity', { column: 0, isHeading: false })),
     ['a@example.com', 'b@example.com'],
   );
-  // One column, whose first line is unlike all others.
+  // Files with one column whose first line is unlike all others.
   assert.equal(read('Mailadresse\nada@example.com\nbob@example.com\n').question, 'heading');
   assert.equal(read('Kundennummer\n17\n18\n', 'user_id').question, 'heading');
   assert.deepEqual(namesIn(read('Kundennummer\n17\n18\n', 'user_id', { isHeading: true })), ['17', '18']);
   const bars = 'email|name\nada@example.com|Ada\n';
   assert.equal(read(bars).question, 'heading');
   assert.deepEqual(namesIn(read(bars, 'identity', { separator: '|' })), ['ada@example.com']);
-  // Names with separators, if somebody says so.
+  // A person may say that names contain separators.
   assert.deepEqual(namesIn(read('a;b\nDoe, John;\n', 'identity', { separator: 'none', isHeading: false })), [
     'a;b',
     'Doe, John;',
   ]);
 });
 
-test('refuses what is not text, or not in the encoding that is asked for, and says where', () => {
+test('refuses bytes that are not text, or not in the chosen encoding, and says where', () => {
   const faults: readonly (readonly [bytes: Uint8Array, fault: RegExp, mayBeWindows1252: boolean])[] = [
     [
       Buffer.from('email\nada@example.com\nj\xf6rgen@example.com\n', 'latin1'),
@@ -237,7 +237,7 @@ test('refuses what is not text, or not in the encoding that is asked for, and sa
   assert.deepEqual(asked, { text: 'email\njörgen€@example.com' });
   assert.ok(
     'fault' in readListFile(Buffer.from([0x61, 0x81]), 'windows-1252'),
-    'a byte that is nothing there',
+    'a byte that the encoding does not have',
   );
   const unread: readonly (readonly [text: string, fault: RegExp])[] = [
     [Buffer.from('email\nada@example.com\n', 'utf16le').toString('latin1'), /NUL characters.*UTF-16 without/],

@@ -31,7 +31,7 @@ import { addPending, removePending } from '../support/pending.js';
 import { filesWith, keysWith } from '../support/traces.js';
 import * as badInput from './bad-input.js';
 
-/** Without workers: what is submitted stays pending. */
+/** Runs no workers, so submitted requests stay pending. */
 let sluice: SluiceHandle;
 /** Another data centre. */
 let abroad: SluiceHandle;
@@ -212,7 +212,7 @@ test('never takes the location from the Host header', async () => {
   assert.ok(!reply.text.includes('evil'), reply.text);
 });
 
-/** A request of the caller and one of the stranger's, and an export of each. All of them are pending or complete for ever. */
+/** A request and an export of the caller, and one of each of a stranger. Their state never changes, since no worker runs. */
 type Named = Readonly<Record<'own' | 'foreign', { readonly ID: string; readonly EXPORT: string }>>;
 let named: Promise<Named> | undefined;
 function namedRequests(): Promise<Named> {
@@ -224,7 +224,7 @@ function namedRequests(): Promise<Named> {
   return named;
 }
 
-/** The path of an endpoint of the table. */
+/** The path of an endpoint in `bad-input`, for these requests. */
 function pathTo(path: string, { ID, EXPORT }: Named['own']): string {
   return `${badInput.api}${path.replace('ID', ID).replace('EXPORT', EXPORT)}`;
 }
@@ -233,7 +233,7 @@ const bearer = (its: string) => ['Authorization', `Bearer ${its}`] as const;
 const json = ['Content-Type', 'application/json'] as const;
 /** A body that is right for every endpoint that takes one. */
 const goodBody = JSON.stringify({ users: [{ identity: 'bob' }], suppress: true });
-/** One that those know in full which name a request. */
+/** A body for the endpoints that know every field of it. */
 const listBody = JSON.stringify({ users: [{ identity: 'bob' }] });
 
 /** What a row of the table sends, and how it has to be answered. */
@@ -366,7 +366,7 @@ test('answers 405 to every other method and names the methods of the path, and 4
       assert.equal((await ask(sluice.baseUrl, { method, path: pathTo(path, own) })).status, 404, path);
 });
 
-/** Tokens that were good once, by what has ended them. */
+/** Tokens that were good once, each under the event that has ended it. */
 async function deadTokens(): Promise<Record<string, string>> {
   const [expired, rotated, revoked, moved] = await Promise.all([1, 2, 3, 4].map(() => freshAccount()));
   await withRedis(sluice, (redis) =>
@@ -431,7 +431,7 @@ test('answers 404 with the same bytes for every request and export that is not t
     answers.set(reply.bytes, path);
   };
   for (const { method, path } of badInput.namingEndpoints) {
-    // A token of its own: all of them together ask more often than one may in a second.
+    // Each endpoint gets its own token: all of them together send more requests in a second than a token may.
     const caller = await getToken(sluice, account);
     const its = path.includes('ID') ? own.ID : own.EXPORT;
     for (const id of badInput.oddIds(its)) await check(method, pathTo(path, { ID: id, EXPORT: id }), caller);
@@ -475,7 +475,7 @@ test('keeps user_ids and identities apart, and each in one form', async () => {
   ]);
 });
 
-test('takes 10,000 users of 255 escaped characters each within bounded memory', async () => {
+test('accepts 10,000 users of 255 escaped characters each within bounded memory', async () => {
   const api = sluice.api[0];
   assert.ok(api);
   const memoryKiB = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${api.pid}/status`, 'utf8'))?.[1]);
@@ -500,7 +500,7 @@ test('takes 10,000 users of 255 escaped characters each within bounded memory', 
   assert.equal(targets[1_234], `i01234${'\u{1f600}'.repeat(250)}`);
 });
 
-test('takes the scheme of a token in any case', async () => {
+test('accepts the scheme of a token in any case', async () => {
   const requestId = await submitAccepted(sluice, token, [{ identity: 'bob' }]);
   for (const value of [`bearer ${token}`, `BEARER  ${token}`, `Bearer ${token} `]) {
     const headers = [['Authorization', value]] as const;
@@ -526,7 +526,7 @@ test('keeps accounts apart: each token opens its own account’s requests and no
   }
 });
 
-test('opens nothing but the deletion API with a token', async () => {
+test('a token opens nothing but the deletion API', async () => {
   for (const path of ['/admin/v1/accounts', '/admin/v1/deletions']) {
     const reply = await ask(sluice.adminUrl, {
       method: 'GET',
@@ -553,7 +553,7 @@ test('a token means nothing in another data centre', async () => {
   assert.ok(String(parse(reply).deletion_request_location).startsWith(`${abroad.baseUrl}/`));
 });
 
-/** A token dies with the change that ends it: it opens nothing once that is answered. */
+/** Asserts that a token opens nothing any more, as soon as the change that ends it is answered. */
 async function assertDead(ownToken: string): Promise<void> {
   assert.equal((await submit(sluice, ownToken, [{ identity: 'late' }])).status, 401);
   assert.equal((await readStatus(sluice, ownToken, '3d6f0a52-8f6e-4c9e-9a57-0123456789ab')).status, 401);
@@ -571,7 +571,7 @@ test('ends a token when its lifetime is over, an hour after it was issued', asyn
   await assertDead(ownToken);
 });
 
-test('ends the tokens of a key that is rotated, and takes the new key at once', async () => {
+test('ends the tokens of a key that is rotated, and accepts the new key at once', async () => {
   const { account: own, token: ownToken, main } = await freshAccount();
   const { api_key: apiKey } = await administer<{ api_key: string }>(
     sluice,
@@ -584,7 +584,7 @@ test('ends the tokens of a key that is rotated, and takes the new key at once', 
   await submitAccepted(sluice, fresh, [{ identity: 'bob' }]);
 });
 
-test('refuses one live token too many, says correctly for how long, and ends none of the others', async () => {
+test('refuses to issue one live token too many, says correctly for how long, and ends none of the others', async () => {
   const { account: own, token: first, main } = await freshAccount();
   const live = registryKeys.liveTokens(createHash('sha256').update(own.apiKey).digest('hex'));
   const request = (apiKey = own.apiKey) => askToken([['Authorization', basic(main, apiKey)]]);
@@ -592,7 +592,7 @@ test('refuses one live token too many, says correctly for how long, and ends non
   await withRedis(sluice, async (redis) => {
     const leftMs = await redis.pttl(live);
     assert.ok(leftMs > 3_500_000 && leftMs <= 3_600_000, `${leftMs} ms`);
-    // As if this many tokens had been issued, the oldest of which ends in a thousand seconds.
+    // The entries of as many issued tokens as are still allowed but one. The oldest ends in a thousand seconds.
     const endsMs = Date.now() + 1_000_000;
     const missing = deletions.liveTokensPerKeyMax - 2;
     for (let at = 0; at < missing; at += 1_000) {
@@ -609,7 +609,7 @@ test('refuses one live token too many, says correctly for how long, and ends non
     assert.ok(retrySeconds > 900 && retrySeconds <= 1_000, String(retrySeconds));
     assert.equal((parse(refused).err as { code?: unknown }).code, 'rate_limited');
     assert.equal(await redis.zcard(live), deletions.liveTokensPerKeyMax);
-    assert.ok((await works(first)) && (await works(parse(last).access_token)), 'none was ended');
+    assert.ok((await works(first)) && (await works(parse(last).access_token)), 'no token was ended');
 
     await redis.zadd(live, Date.now() + 30_000, '0');
     const again = await request();
@@ -629,7 +629,7 @@ test('refuses one live token too many, says correctly for how long, and ends non
   });
 });
 
-test('an account has no more tokens than the bound says, whichever keys they are of, until a minute of them has ended', async () => {
+test('an account has no more tokens than the bound, over all its keys, until those of a minute have ended', async () => {
   const { account: own, token: first, main } = await freshAccount();
   const request = (apiKey: string) => askToken([['Authorization', basic(main, apiKey)]]);
   const issued = registryKeys.issuedTokens(own.accountId);
@@ -637,7 +637,7 @@ test('an account has no more tokens than the bound says, whichever keys they are
     const leftMs = await redis.pttl(issued);
     assert.ok(leftMs > 3_600_000 && leftMs <= 3_660_000, `${leftMs} ms`);
     assert.deepEqual(await redis.hvals(issued), ['1']);
-    // As if the others had been issued in a minute whose tokens end between 60 and 120 seconds from now, and some long ago.
+    // The counts of others: issued in a minute whose tokens end between 60 and 120 seconds from now, and some long ago.
     const minute = Math.floor(Date.now() / 60_000) - 59;
     await redis.hset(issued, minute, deletions.tokensPerAccountMax - 2, minute - 10, 1_000_000);
     assert.equal((await request(own.apiKey)).status, 200, 'the highest number of tokens');
@@ -661,7 +661,7 @@ test('an account has no more tokens than the bound says, whichever keys they are
   });
 });
 
-test('counts of requests that began before the clock was set back do not last longer', async () => {
+test('the counts of requests from before the clock was set back do not last longer', async () => {
   const { token: ownToken, main } = await freshAccount();
   const address = '127.0.0.1';
   const digest = (text: string) => createHash('sha256').update(text).digest('hex');
@@ -702,7 +702,7 @@ test('ends the tokens of an environment that stops being main for good, and give
   await assertDead(fresh);
   const again = await getToken(sluice, own);
   assert.equal((await readStatus(sluice, again, requestId)).status, 200);
-  // What changes nothing ends nothing.
+  // A change that sets what is already set ends no token.
   await administer(sluice, 'PATCH', `/environments/${main}`, { main: true, validation: 'lenient' });
   assert.equal((await readStatus(sluice, again, requestId)).status, 200);
 });
@@ -748,7 +748,7 @@ test('counts failures by the address that a trusted proxy forwards, not by the p
     );
   const attacker = '203.0.113.7';
   for (let attempt = 1; attempt <= 20; attempt += 1) {
-    // What the attacker sends is further left in the header.
+    // The addresses that the attacker makes up are further left in the header.
     assert.equal((await ask('wrong', `10.0.0.${attempt}, ${attacker}`)).status, 401);
   }
   assert.equal((await ask('wrong', attacker)).status, 429);
@@ -779,7 +779,7 @@ test('counts failed token requests that come at once', async () => {
   assert.equal(replies.filter(({ status }) => status === 429).length, 40);
 });
 
-test('takes 100 status requests a second of one token', async () => {
+test('answers 100 status requests a second of one token', async () => {
   const { token: ownToken } = await freshAccount();
   const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   const started = performance.now();
@@ -796,7 +796,7 @@ test('takes 100 status requests a second of one token', async () => {
   assert.equal((await readStatus(sluice, token, requestId)).status, 404);
 });
 
-test('takes 2,000 pending requests of one account', async () => {
+test('accepts 2,000 pending requests of one account', async () => {
   const { account: own, token: ownToken } = await freshAccount();
   const { accountId } = own;
   await withRedis(sluice, async (redis) => {

@@ -46,14 +46,14 @@ import { startDnsServer } from '../support/dns-server.js';
 
 type Received = { readonly request: IncomingMessage; readonly body: string };
 
-/** Stops what a failed test has left. */
+/** Stops the servers that failed tests have left open. */
 const open: (() => void)[] = [];
 
 after(() => {
   for (const stop of open) stop();
 });
 
-/** A server on the loopback that keeps what it receives and answers as it is told. */
+/** A server on the loopback that keeps what it receives; `answer` writes its replies. */
 async function startReceiver(answer: (reply: ServerResponse, count: number) => void) {
   const received: Received[] = [];
   let atOnce = 0;
@@ -200,7 +200,7 @@ describe('a call', () => {
       '64:ff9b:1:a9fe:a9:fe00::',
       '64:ff9b:1::6464:64c8',
       '2002:a9fe:a9fe::1',
-      // The prefix of a translator of one's own.
+      // The address behind a translator whose prefix is the network's own.
       '2a00:1:2::a83f:8110',
     ];
     const wide = createAddressCheck(['0.0.0.0/0', '::/0', 'hooks.internal']);
@@ -286,7 +286,7 @@ describe('a call', () => {
         reply.end();
         return;
       }
-      // An answer without end.
+      // The body of this answer never ends.
       const timer = setInterval(() => reply.write('x'.repeat(65_536)), 1);
       reply.once('close', () => clearInterval(timer));
     });
@@ -305,11 +305,11 @@ describe('a call', () => {
     const never = () => new Promise<string[]>(() => undefined);
     assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve: never }), late);
     const resolve = async () => ['127.0.0.1'];
-    // A machine that pauses may let a call end before it is sent.
+    // On a machine that pauses a call may reach its deadline before it is sent.
     await until(async () => {
       assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
       return receiver.received.length > 0;
-    }, 'a call that is not answered has come');
+    }, 'the server has received a call that it does not answer');
     receiver.stop();
     const { port } = receiver;
     const gone = await call({ url: `http://127.0.0.1:${port}/`, secret: '' }, '{}', { isAllowed });
@@ -362,7 +362,7 @@ describe('a call', () => {
   test('goes on to the next address when one does not connect in its share of the time', async () => {
     let connections = 0;
     const silent = createTcpServer((socket) => socket.on('error', () => undefined));
-    // Not one of those that the kernel gives out, which may be in use at the other address.
+    // A port that the kernel does not assign by itself, since such a port may be in use at the other address.
     const port = await freePort();
     silent.listen(port, '127.0.0.2');
     await once(silent, 'listening');
@@ -372,7 +372,7 @@ describe('a call', () => {
     });
     other.listen(port, '127.0.0.1');
     await once(other, 'listening');
-    // The first address takes the connection, but begins no TLS.
+    // The first address accepts the connection but begins no TLS.
     const result = await call({ url: `https://several.example:${port}/`, secret: '' }, '{}', {
       isAllowed: createAddressCheck(['127.0.0.0/8']),
       resolve: async () => ['127.0.0.2', '127.0.0.1'],
@@ -425,7 +425,7 @@ describe('the name of a callback', () => {
       }),
     );
     await until(() => dns.asked() >= 32, 'all names are asked for');
-    // Both need a thread of the few that Node has.
+    // Both need one of the few threads that Node has.
     assert.deepEqual(await createResolve(['localhost'])('localhost', 3_000), ['127.0.0.1']);
     await lookup('localhost');
     assert.equal(ended, 0, 'the names are still asked for');
@@ -462,7 +462,7 @@ describe('the name of a callback', () => {
   });
 });
 
-test('calls that find no place wait in line', () => {
+test('calls beyond the number at once wait in line', () => {
   const shares = createWaitingLine();
   const { busyMs, busySpacingMs } = callbackJobs;
   assert.deepEqual(
@@ -527,7 +527,7 @@ describe('a complete deletion', () => {
     }, `the callback is ${state}`);
   }
 
-  /** As if a deletion of an account had just been completed. */
+  /** Records in Redis that a deletion of an account was just completed. */
   async function recordDue(
     redis: Redis,
     id: string,
@@ -601,7 +601,7 @@ describe('a complete deletion', () => {
     await withRedis(sluice, async (redis) => {
       const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
       const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
-      // Commands of a connection are carried out in order, so this comes before what the round reads next.
+      // Redis carries out the commands of a connection in order, so this comes before what the round reads next.
       const crash = (name: string) => {
         if (name === 'targets_purged') void redis.flushall();
       };
@@ -618,7 +618,7 @@ describe('a complete deletion', () => {
     assert.ok(callsFor(requestId).length >= 1);
   });
 
-  test('calls again if the worker is killed between an answer and its note', async () => {
+  test('calls again if the worker is killed after an answer and before it records it', async () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'call_answered:1' });
     worker.sigstop();
     const requestId = await submitNow('answered');
@@ -635,18 +635,18 @@ describe('a complete deletion', () => {
   test('calls again after a call that failed, and lists the attempts', async () => {
     status = 500;
     const requestId = await submitNow('again');
-    await until(async () => ((await callbackOf(requestId))?.tries.length ?? 0) > 0, 'a call was not taken');
+    await until(async () => ((await callbackOf(requestId))?.tries.length ?? 0) > 0, 'a call has failed');
     status = 200;
     const { tries } = await untilState(requestId, 'delivered');
     const answers = tries.map(({ at: _, ...each }) => each);
-    // The next call comes after 5 s; on a machine that pauses for so long, the second one is not taken either.
+    // The next call comes after 5 s. If the machine pauses for that long, the second call fails too.
     assert.ok(answers.length >= 2);
     assert.deepEqual(answers, [...answers.slice(1).map(() => ({ answer: 500 })), { answer: 200 }]);
     const bodies = new Set(callsFor(requestId).map(({ body }) => body));
     assert.equal(bodies.size, 1, 'every try has the same bytes');
   });
 
-  test('calls its account although five other ones have 20,000 calls due whose server is silent', async () => {
+  test('calls its account although 20,000 calls to silent servers of five other accounts are due', async () => {
     const silent = await startReceiver(() => undefined);
     const others: string[] = [];
     for (let n = 0; n < 5; n += 1) {
@@ -664,7 +664,7 @@ describe('a complete deletion', () => {
     );
     await until(
       () => silent.received.length >= 5 * ofAccountMax,
-      'the silent accounts have all of their shares',
+      'the silent accounts use all of their shares',
     );
     const requestId = await submitNow('beside the silent');
     await untilState(requestId, 'delivered');

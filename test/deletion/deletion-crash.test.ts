@@ -44,7 +44,7 @@ let { token, strangerToken } = world;
 /** The requests that completed. */
 const markers: string[] = [];
 
-// What a failed test leaves pending must not stand in the way of the next one.
+// A request that a failed test leaves pending must not hold up the next test.
 afterEach(async () => {
   gate.pass();
   survivor.sigcont();
@@ -66,7 +66,7 @@ async function prepare(): Promise<Prepared> {
   return { history, earlier, before: await dumpTables(sluice, earlier) };
 }
 
-/** The next round need not wait until enough requests have gathered. */
+/** Lets the next round begin at once, although few requests have gathered. */
 async function hurryRounds(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
 }
@@ -134,7 +134,7 @@ async function assertDeleted(
   assert.deepEqual(new Set(mutations.map(({ table }) => table)), emptied, 'the evidence names the mutations');
 }
 
-/** Has a worker killed at a point of the round that deletes the users of a history; another one goes on. */
+/** Has a worker killed at a point of the round that deletes the users of a history; then another worker continues the round. */
 async function crashAt(point: string, prepared: Prepared, killed: Child): Promise<void> {
   survivor.sigstop();
   await hurryRounds();
@@ -149,7 +149,7 @@ async function crashAt(point: string, prepared: Prepared, killed: Child): Promis
 }
 
 for (const point of deletionSteps) {
-  // That one is killed later, since requests end there.
+  // Another test kills the worker at this point, since requests end there.
   if (point === 'completed') continue;
   test(`completes a deletion exactly when the worker is killed at ${point}`, async () => {
     const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: `${point}:1` })]);
@@ -157,7 +157,7 @@ for (const point of deletionSteps) {
   });
 }
 
-/** Submits, and settles when the worker waits with the statement that takes rows out of a table, by erasing or by masking them. */
+/** Submits a request; settles when the worker is about to send the statement that erases or masks its rows in a table. */
 async function submitUntil(users: History['users'], table: string): Promise<string> {
   await hurryRounds();
   const takes = new RegExp(`^\\s*(ALTER TABLE ${table} DELETE|DELETE FROM ${table}) `);
@@ -249,7 +249,7 @@ async function endOverHttp(requestId: string): Promise<{ readonly status: number
   return { status: reply.status, text: await reply.text() };
 }
 
-test('deletions whose targets are lost hold up nobody, say so, and end when an administrator ends them', async () => {
+test('deletions whose targets are lost hold up no others, report the loss, and end when an administrator ends them', async () => {
   const prepared = await prepare();
   survivor.sigstop();
   const listMax = 10_000;
@@ -272,7 +272,7 @@ test('deletions whose targets are lost hold up nobody, say so, and end when an a
     assert.match(message, /nothing was deleted\. Submit the users again/);
   }
   assert.equal(await readMetric('sluice_deletions_pending{state="targets_lost"}'), lost.length);
-  assert.equal(await readMetric('sluice_deletions_oldest_seconds'), 0, 'nobody waits for them');
+  assert.equal(await readMetric('sluice_deletions_oldest_seconds'), 0, 'nobody waits for lost ones');
 
   await withRedis(sluice, async (redis) => {
     survivor.sigstop();
@@ -316,7 +316,7 @@ test('deletions whose targets are lost hold up nobody, say so, and end when an a
     const pending = await redis.zrange(registryKeys.pendingDeletions, '0', '-1');
     assert.ok(
       !pending.some((member) => lost.some((id) => member.endsWith(id))),
-      'they count as waiting no longer',
+      'they no longer count as waiting',
     );
     assert.deepEqual(
       await redis.zrange(registryKeys.lostDeletions, '0', '-1'),
@@ -334,7 +334,7 @@ test('deletions whose targets are lost hold up nobody, say so, and end when an a
   );
 });
 
-test('copies targets again that ClickHouse has lost, and reports them lost only if Redis has none either', async () => {
+test('copies targets again that ClickHouse has lost, and reports them as lost only if Redis has none either', async () => {
   const prepared = await prepare();
   let [own, lost] = ['', ''];
   await withoutRounds(sluice, async () => {
@@ -434,7 +434,7 @@ for (const { isLate, when } of looksForTargets) {
     const purge = 'ALTER TABLE deletion_targets DELETE';
     let isPurging = false;
     await hurryRounds();
-    // A copy that is made after the worker wants to purge the targets comes too late.
+    // Copies of the request that the worker makes once it wants to purge the targets never arrive.
     gate.hold(({ sql }) => {
       const wantsPurge = sql.trimStart().startsWith(purge);
       isPurging ||= wantsPurge;
@@ -446,7 +446,7 @@ for (const { isLate, when } of looksForTargets) {
     await emptyRedis();
     gate.forget();
     gate.pass();
-    // The statement itself may have arrived.
+    // The statement itself may have arrived before the worker was stopped, so it is carried out.
     await sluice.rows(`${purge} WHERE request_id = '${requestId}' SETTINGS mutations_sync = 2`);
     await restore();
     if (isLate)
@@ -479,7 +479,7 @@ test('a request that was reported complete stays complete when Redis is emptied 
 
 test('rewrites the append-only file even when the worker is killed right after it completed a request', async () => {
   const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
-  // No earlier deletion still wants a rewrite, and this one need not wait until half a minute after the last.
+  // No earlier deletion still wants a rewrite, and this rewrite need not wait until half a minute has passed since the last one.
   await withRedis(sluice, (redis) => redis.del(registryKeys.rewriteWanted, registryKeys.rewriteSpacing));
   await crashAt('completed', prepared, killed);
   await until(
@@ -490,7 +490,7 @@ test('rewrites the append-only file even when the worker is killed right after i
 
 test('leaves nothing of any of these users in the files of Redis and ClickHouse within a minute', async () => {
   const dirs = [join(sluice.redis.dir, 'appendonlydir'), clickhouse.dir];
-  // A minute, and whatever a busy machine adds.
+  // A minute, plus the time by which a busy machine is late.
   await until(() => dirs.flatMap((dir) => filesWith(dir, markers)).length === 0, {
     what: 'no file holds an identity that was deleted',
     everyMs: 500,

@@ -88,7 +88,7 @@ test('a status shows what a pending request does or waits for', async () => {
     return status === 'complete';
   };
   await look();
-  // No mutation runs meanwhile.
+  // Mutations do not run until merges are started again, so that the state `deleting` can be seen.
   await sluice.clickhouse.query(`SYSTEM STOP MERGES ${sluice.database}.stored_events`);
   worker.sigcont();
   const isDeleting = async () => (await look()) || states.has('deleting');
@@ -181,7 +181,7 @@ test('the list has the account’s requests, the newest first, page by page, and
   }
   const first = await listDeletions(sluice, ownToken);
   assert.deepEqual(first.ids, newestFirst.slice(0, deletions.listedMax));
-  // A request that comes meanwhile moves nothing on later pages.
+  // A request that comes between two pages must not shift the later page.
   await submitAccepted(sluice, ownToken, [{ identity: 'meanwhile' }]);
   const second = await listDeletions(sluice, ownToken, `?cursor=${first.cursor}`);
   assert.deepEqual(second, { ids: newestFirst.slice(deletions.listedMax), cursor: undefined });
@@ -198,7 +198,7 @@ test('the list takes filters for state and reference', async () => {
   assert.ok((await listDeletions(sluice, token, '?state=complete')).ids.length > 1);
   assert.deepEqual((await listDeletions(sluice, token, '?state=targets_lost')).ids, []);
   const all = await listDeletions(sluice, token);
-  assert.deepEqual(await listDeletions(sluice, token, '?state=&reference=&cursor='), all, 'nothing is given');
+  assert.deepEqual(await listDeletions(sluice, token, '?state=&reference=&cursor='), all, 'no filter');
   const users = `${deletionPaths.status(ids[0] ?? '')}/users`;
   const [first, same] = [users, `${users}?cursor=`].map((path) => callWithToken(sluice, token, path));
   assert.equal((await first)?.status, 200);
@@ -210,7 +210,7 @@ test('a request is found by its reference however many came after it, and later 
   const ids = [parse(await submitWith(sluice, token, body)).deletion_request_id];
   const list = (more = '') => listDeletions(sluice, token, `?reference=found-again${more}`);
   const key = registryKeys.deletionReference(digestOfReference(account.accountId, 'found-again'));
-  // More than a page looks at. Their documents are missing, as if Redis had lost them.
+  // More entries than one page looks at. Their documents are missing, as if Redis had lost them.
   const tomorrowMs = Date.now() + 86_400_000;
   const later = Array.from({ length: deletions.listLookedAtMax + 1 }, (_, n) => {
     const at = String(tomorrowMs + n).padStart(14, '0');
@@ -224,9 +224,9 @@ test('a request is found by its reference however many came after it, and later 
       assert.deepEqual(await list(`&cursor=${first.cursor}`), { ids: [], cursor: undefined }, 'told once');
       await redis.del(key);
       const since = await list(`&cursor=${first.cursor}`);
-      assert.deepEqual(since, { ids: [], cursor: undefined }, 'once, although the reference has ended since');
+      assert.deepEqual(since, { ids: [], cursor: undefined }, 'once, although the reference has ended');
       const empty = await list();
-      assert.deepEqual(empty.ids, [], 'no longer remembered, and too far back');
+      assert.deepEqual(empty.ids, [], 'the reference has ended, and the request is too far back');
       assert.deepEqual(await list(`&cursor=${empty.cursor}`), { ids, cursor: undefined });
     } finally {
       await redis.zrem(registryKeys.listedDeletions, ...later);
@@ -260,7 +260,7 @@ test('lists that look at many requests take turns by account', async () => {
   });
 });
 
-test('references and lists outlive an emptied Redis, and a list with repeated users keeps its places', async () => {
+test('references and lists outlive an emptied Redis, and a list with repeated users keeps its positions', async () => {
   const users = [{ identity: 'a' }, { identity: 'a' }, { user_id: 5 }, { identity: 'a' }, { identity: 'b' }];
   const readKey = async () => (await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`)).text();
   const key = await readKey();
@@ -271,7 +271,7 @@ test('references and lists outlive an emptied Redis, and a list with repeated us
   await withoutRounds(sluice, async () => {
     pending = await submitWith(sluice, token, { users, reference: 'outlives' });
     id = String(parse(pending).deletion_request_id);
-    // A request that comes between the copy of requests and that of lists has its list copied first.
+    // If a request comes between the copy of the requests and that of the lists, its list is copied first.
     const isCopied = async () =>
       (await showDeletion(sluice, id)).targets_kept === true &&
       (await sluice.rows(`SELECT 1 FROM deletion_requests WHERE request_id = '${id}'`)).length > 0;

@@ -1,5 +1,4 @@
-// What a compliance caller learns about single users, after a deletion and before one. The service keeps no name of a
-// user for it.
+// What a compliance caller learns about single users, before and after a deletion. The service keeps no user's name for it.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -61,7 +60,7 @@ function parse(reply: Reply): Answer {
   return JSON.parse(reply.text) as Answer;
 }
 
-/** What the deletion tells of each user. */
+/** What the service answers about each user of a deletion. */
 async function usersOf(requestId: string, query = ''): Promise<Answer> {
   const reply = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users${query}`);
   assert.equal(reply.status, 200, reply.text);
@@ -72,7 +71,7 @@ function lookUp(requestId: string, users: readonly object[], ownToken = token): 
   return callWithToken(sluice, ownToken, `${deletionPaths.status(requestId)}/lookup`, { users });
 }
 
-test('shows found and similar users, for each place of the list and for each user who is looked up', async () => {
+test('shows found and similar users, for each position of the list and for each user who is looked up', async () => {
   const alike = [
     'Bob@Example.com',
     'bob@example.com ',
@@ -110,10 +109,10 @@ test('shows found and similar users, for each place of the list and for each use
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   const submitted = parse(await submitWith(sluice, token, { users }));
   const requestId = String(submitted.deletion_request_id);
-  // Too late to be counted.
+  // This event comes too late to be counted.
   await sendEvents(sluice, main, 'stay', [{ identity: 'BOB@example.com' }]);
   await untilComplete(sluice, token, requestId);
-  // In one environment the user_id is another user's.
+  // The counts of each user, in the order of the list. In one environment the user_id belongs to another user.
   const counts = [
     { found: false, rows: 0, similar: 4 },
     { found: true, rows: 3, similar: 1 },
@@ -167,7 +166,7 @@ test('pages the users of a long list, whose similar users are found too', async 
   assert.equal((await lookUp(requestId, users.slice(0, 1000))).status, 200);
 });
 
-test('tells nothing about single users before a deletion is complete, after 30 days, or to strangers', async () => {
+test('reveals nothing about single users before a deletion is complete, after 30 days, or to strangers', async () => {
   worker.sigstop();
   const pending = await submitAccepted(sluice, token, [{ identity: 'single' }]);
   const codes = async (requestId: string, ownToken = token) => {
@@ -197,14 +196,14 @@ test('tells nothing about single users before a deletion is complete, after 30 d
   assert.match(row.hash, /^[0-9a-f]{32}$/);
   const expiresMs = Date.parse(`${row.expires_at.replace(' ', 'T')}Z`);
   assert.equal(expiresMs, untilMs, 'it ends when the request says that it does');
-  // What is over is not told, also as long as no merge has removed it.
+  // Evidence that has expired is not shown even before a merge removes it.
   await sluice.rows('SYSTEM STOP MERGES deletion_evidence');
   await sluice.rows(
     `INSERT INTO deletion_evidence SELECT * REPLACE (now64(3) - 1 AS expires_at) FROM deletion_evidence WHERE request_id = '${pending}'`,
   );
   assert.deepEqual(await codes(pending), both(410, 'no_longer_kept'));
   await sluice.rows('SYSTEM START MERGES deletion_evidence');
-  // The rows end by themselves: their table says so, and a merge removes rows whose time is over.
+  // The rows disappear by themselves: their table has a time to live, and a merge removes expired rows.
   await sluice.rows(
     `ALTER TABLE deletion_evidence UPDATE expires_at = now() - 1 WHERE request_id = '${pending}' SETTINGS mutations_sync = 2`,
   );
@@ -213,7 +212,7 @@ test('tells nothing about single users before a deletion is complete, after 30 d
   assert.deepEqual(await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`), []);
 });
 
-test('hundreds of questions of one account about its users hold up no other account', async (context) => {
+test('hundreds of requests of one account about its users hold up no other account', async (context) => {
   const [own, theirs] = await Promise.all(
     [token, strangerToken].map((ofToken) => submitAccepted(sluice, ofToken, [{ identity: 'asked for' }])),
   );
@@ -251,7 +250,7 @@ async function previewTables(): Promise<object[]> {
   return sluice.rows("SELECT name FROM system.tables WHERE name LIKE 'deletion_preview%'");
 }
 
-test('a dry run finds what a deletion then deletes, also what is not stored yet, and stores nothing', async () => {
+test('a dry run finds what a deletion then deletes, even records that are not stored yet, and stores nothing', async () => {
   const history = await writeHistory(sluice, account, stranger, 'dry@example.com');
   const stored = await dumpTables(sluice);
   const documents = () => withRedis(sluice, (redis) => redis.hlen(registryKeys.deletions));
@@ -332,12 +331,12 @@ test('a dry run is answered in time, and only a bounded number run at once', asy
     const of = (accountId: string) => preview({ redis, epoch, shards }, accountId, ['inot stored']);
     const previewed = Array.from({ length: taken + 1 }, () => of(account.accountId));
     assert.equal(await previewed.at(-1), 'busy');
-    assert.equal(await of(stranger.accountId), 'too_long', 'another account finds a place');
+    assert.equal(await of(stranger.accountId), 'too_long', 'a dry run of another account may run');
     assert.deepEqual(await Promise.all(previewed.slice(0, taken)), Array<string>(taken).fill('too_long'));
     assert.deepEqual(await previewTables(), []);
     await createScratch(clickhouse, scratchName(clickhouse, 'deletion_preview_left'), 'a String');
     await dropStrayPreviews(clickhouse, 600);
-    assert.equal((await previewTables()).length, 1, 'the tables of one that runs');
+    assert.equal((await previewTables()).length, 1, 'the tables of the dry run that is running');
     await dropStrayPreviews(clickhouse, 0);
     assert.deepEqual(await previewTables(), []);
   });
@@ -383,7 +382,7 @@ async function runOffline(...args: readonly string[]): Promise<{ code: number | 
   return { code, printed: JSON.parse(text) as Answer };
 }
 
-test('a complete deletion has a certificate that says what was counted, is always the same and names nobody', async () => {
+test('a complete deletion has a certificate that states the counts, is always the same and names nobody', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'certified user' }]);
   await untilStored(sluice);
   worker.sigstop();
@@ -483,7 +482,7 @@ test('a certificate is checked with the service and without, and nothing in it c
   }
   assert.ok(!isGenuine({ certificate: { ...certificate, more: 1 }, signature }), 'with more');
   const other = generateKeyPairSync('ed25519').publicKey;
-  assert.equal(verifyCertificate(certified, other).genuine, false, 'of another deployment');
+  assert.equal(verifyCertificate(certified, other).genuine, false, 'it is of another deployment');
   for (const bad of [
     null,
     7,
@@ -545,7 +544,7 @@ test('a certificate of as many environments as may be is read, and no text costs
     rows,
   }));
   assert.equal(verifyCertificate(signedText({ found }), publicKey).genuine, true);
-  // Refused for its size alone, although it is signed.
+  // These are refused for their size alone, although they are signed.
   for (const wide of [{ found: Array(40_000).fill([]) }, { found: Array(20_000).fill({ '': 1 }) }])
     assert.deepEqual(verifyCertificate(signedText(wide), publicKey), {
       genuine: false,

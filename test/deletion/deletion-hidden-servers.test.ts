@@ -1,5 +1,5 @@
-// Hidden users on two ClickHouse servers: no query shows or counts their rows, also where these hold the extremes of a part, whichever way
-// it takes; and no merge, move, restore or restart brings them back before they are erased.
+// Hidden users on two ClickHouse servers: no query shows or counts their rows, not even those with a part's extreme values, and however
+// ClickHouse finds its answer. No merge, move, restore or restart brings them back before they are erased.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -16,7 +16,7 @@ import { until } from '../harness/wait.js';
 const shards = 2;
 let sluice: SluiceHandle;
 let token: string;
-/** An environment on each server, whose shard has its number. */
+/** One environment on each server, in the shard of the same number. */
 let appIds: readonly string[];
 
 before(async () => {
@@ -35,7 +35,7 @@ after(async () => {
   await sluice?.stop();
 });
 
-/** A part of a year ago: of all that is counted, the user who goes has the least and the most, and somebody else what lies between. */
+/** Stores a part of a year ago. Of each counted value the user who goes has the least and the most, and somebody else the others. */
 async function storeLastYear(server: number, appId: string): Promise<void> {
   const first =
     'toUInt64(toUnixTimestamp(toStartOfMonth(now()) - INTERVAL 1 YEAR + INTERVAL 1 DAY)) * 1000000';
@@ -50,7 +50,7 @@ async function storeLastYear(server: number, appId: string): Promise<void> {
   );
 }
 
-/** Asks a server as the user `reader`, or as one who may do all. */
+/** Queries a server as the user `reader`, or as one who may do everything. */
 async function ask(server: number, sql: string, asReader = false): Promise<string> {
   const { origin, reader, tester } = sluice.clickhouses[server] ?? sluice.clickhouse;
   const { name, password } = asReader ? reader : tester;
@@ -67,7 +67,7 @@ async function ask(server: number, sql: string, asReader = false): Promise<strin
 const servers = [0, 1];
 const one = ['event 1', 'stay'];
 
-/** What lies between, by every way of asking. */
+/** Asserts that every way of asking gives only the rows of the user who stays. */
 async function assertHidden(place = servers): Promise<void> {
   for (const server of servers) {
     // The views span both servers.
@@ -79,7 +79,7 @@ async function assertHidden(place = servers): Promise<void> {
       );
     }
     const here = place.filter((at) => at === server).length;
-    // Answered from descriptions of parts and from rows, with sorting keys and without.
+    // ClickHouse answers these from descriptions of parts or from rows, with sorting keys and without.
     const old = 'WHERE segment < toUInt64(toUnixTimestamp64Micro(now64(6) - INTERVAL 30 DAY))';
     for (const more of [old, `${old} AND app_id != ''`])
       for (const settings of ['', 'SETTINGS optimize_use_implicit_projections = 0', 'SETTINGS final = 1'])
@@ -134,7 +134,7 @@ test('rows of hidden users are counted nowhere, and stay hidden until they are e
     for (const table of userTables) await ask(server, `OPTIMIZE TABLE ${table} FINAL`);
   await assertHidden();
 
-  // With masks, which the restore erases, and from before, with the rows.
+  // One backup has masks, and the restore erases the masked rows; the other one is from before the masks, and has the rows.
   for (const name of ['masked', 'shown']) {
     await sluice.admin('backup', 'restore', name, '--yes');
     await untilGone();

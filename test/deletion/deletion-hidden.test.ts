@@ -1,5 +1,5 @@
-// Deletions from tables that are too large to be rewritten at once: first no query shows the users, then their rows are erased together
-// with those of others, and only then a request is complete.
+// Deletions from tables that are too large to be rewritten at once: first no query shows the users any more, then their rows are erased
+// together with those of others, and only then is a request complete.
 
 import assert from 'node:assert/strict';
 import { beforeEach } from 'node:test';
@@ -40,7 +40,7 @@ const world = await deletionWorld({ env: { JOB_LOCK_MS: '1000', ...maskingEnviro
 const { sluice, worker, account, stranger, main } = world;
 let { token } = world;
 
-/** Passes rest until `eraseNow`. */
+/** No pass begins before `eraseNow`. */
 beforeEach(async () => {
   await withRedis(sluice, (redis) => redis.set(registryKeys.erasureRest, '1', 'PX', 3_600_000));
 });
@@ -75,7 +75,7 @@ async function assertGone({ history, earlier, before }: Prepared, accepted = {})
   assertExact(before, await dumpTables(sluice, earlier), history.identificationsToGo, accepted);
 }
 
-/** How many rows the disk has that no query shows. */
+/** How many masked rows, which no query shows, are still on the disk. */
 async function maskedRows(): Promise<number> {
   const counts = userTables.map(
     (table) => `SELECT countIf(_row_exists = 0) AS masked FROM ${sluice.database}.${table}`,
@@ -129,7 +129,7 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
   const files = () => filesWith(sluice.clickhouse.dir, [history.marker]);
   assert.notDeepEqual(files(), []);
 
-  // What ClickHouse takes from a part's description, and what it counts row by row.
+  // ClickHouse takes the first count from the descriptions of parts, and the second one row by row.
   for (const table of userTables) {
     const [counted] = await sluice.rows<{ short: string; long: string }>(
       `SELECT toString(count()) AS short, (SELECT toString(sum(length(identity) >= 0)) FROM ${table}) AS long FROM ${table}`,
@@ -178,11 +178,11 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
     (JSON.parse(certificate.text) as { certificate: { hidden_at: string } }).certificate.hidden_at,
     hidden_at,
   );
-  // A minute, and whatever a busy machine adds.
+  // A minute, plus the time by which a busy machine is late.
   await until(() => files().length === 0, 'no file holds the user');
 });
 
-/** Stores a row of each user. The service gives each row a position of its own; these all have the same one. */
+/** Stores one row of each user, all at the same position. The service itself gives each row its own position. */
 async function storeAt(segment: string, identities: readonly string[]): Promise<void> {
   const names = identities.map((identity) => `'${identity}'`).join(', ');
   await sluice.rows(`INSERT INTO stored_events (app_id, identity, event, segment, commit_number, row_number, received_at)
@@ -236,7 +236,7 @@ test('rows that ClickHouse shows again are hidden again, and only then erased', 
   await untilHidden(requestId);
   await untilHidden(other);
   const { hidden_at } = await statusOf(other);
-  // As after a power cut that took a mask.
+  // A power cut that took a mask would leave the row like this.
   await storeFailedRow(sluice, main, 'go', { identity: 'again' });
   await eraseNow();
   await untilComplete(sluice, token, requestId);
@@ -288,7 +288,7 @@ test('hidden requests survive a loss of Redis, and keep their users meanwhile', 
   worker.sigstop();
   await withRedis(sluice, (redis) => redis.flushall());
   await restoreState(sluice);
-  // As a move of a shard does, before a worker has looked at the request.
+  // A move of a shard changes the request like this, before a worker has looked at it.
   await withRedis(sluice, async (redis) => {
     const request = await readDeletion(redis, requestId);
     assert.ok(request);
@@ -325,7 +325,7 @@ test('a pass runs once a request has waited for a given time, however much passe
   await untilStored(sluice);
   const requestId = await submitAccepted(sluice, token, [{ identity: 'patient' }]);
   await untilHidden(requestId);
-  // As if it had been submitted two days ago.
+  // Now the request seems to have been submitted two days ago.
   await withRedis(sluice, async (redis) => {
     const member = `${account.accountId} ${requestId}`;
     await redis.zincrby(registryKeys.hiddenDeletions, -2 * 86_400_000, member);

@@ -1,5 +1,5 @@
-// The passes that erase hidden users' rows: they hold up nobody who is to be hidden, and a request that wants to be erased at once does
-// not wait for the next one.
+// The passes that erase hidden users' rows hold up nobody who is to be hidden, and a request that asks to be erased at once does not wait
+// for the next pass.
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -27,12 +27,12 @@ async function letPassesRest(): Promise<void> {
   await withRedis(sluice, (redis) => redis.set(registryKeys.erasureRest, '1', 'PX', 3_600_000));
 }
 
-/** A code of ClickHouse. */
+/** ClickHouse's code for lack of memory. */
 const outOfMemory = 241;
-/** A part in work is waited for where it does not notice in time that its pass was ended. */
+/** The deadline where a test waits for a part that ClickHouse rewrites, since that may notice late that its pass was ended. */
 const busyMsMax = 300_000;
 
-/** Until a test lets them begin. */
+/** No pass begins before a test lets it. */
 beforeEach(letPassesRest);
 afterEach(() => gate.pass());
 
@@ -68,7 +68,7 @@ async function maskedRows(identity: string): Promise<number> {
 
 const lastYear = 'toUInt64(toUnixTimestamp64Micro(now64(6) - INTERVAL 1 YEAR))';
 
-/** Stores events of a year ago in a part of its own: those of a user, and others'. */
+/** Stores events of a year ago in their own part: one of a user, and those of others. */
 async function storeOld(identity: string, others: number): Promise<void> {
   await sluice.rows(
     `INSERT INTO stored_events (app_id, identity, event, session_id, segment, received_at)
@@ -88,8 +88,8 @@ async function runningPasses(): Promise<number> {
 }
 
 /**
- * Hides a user and has a pass begin that takes a quarter of a minute to erase the row, on a busy machine minutes. It works in small
- * blocks: between two of them it notices that it was ended.
+ * Hides a user and lets a pass begin that takes a quarter of a minute to erase the row, on a busy machine minutes. Small blocks let the
+ * pass notice soon that it was ended, since it looks between two of them.
  */
 async function beginSlowPass(identity: string): Promise<string> {
   await sluice.rows(
@@ -134,13 +134,13 @@ test('merges go on when the worker is killed while a pass gives way', async () =
   for (const requestId of [during, slow]) await untilComplete(sluice, token, requestId, busyMsMax);
 });
 
-test('after a pass requests are complete whose rows it has erased, whoever was hidden since', async () => {
+test('a pass completes the requests whose rows it has erased, but none that was hidden after it began', async () => {
   await storeOld('early', 1);
   const early = await hide('early');
   await sendEvents(sluice, main, 'go', [{ identity: 'late' }]);
   await untilStored(sluice);
   const late = await hide('late');
-  // As a pass that has begun before the second was hidden.
+  // A pass that began before the second user was hidden would have erased only this.
   await sluice.rows(
     `ALTER TABLE stored_events APPLY DELETED MASK IN PARTITION tuple(toYYYYMM(now() - INTERVAL 1 YEAR)) SETTINGS mutations_sync = 2`,
   );
@@ -178,7 +178,7 @@ test('rows are erased in time although rounds fail again and again', async () =>
   await untilComplete(sluice, token, refused, busyMsMax);
 });
 
-test('what ClickHouse refuses to count of some accounts keeps no request of others from being complete', async () => {
+test('accounts whose rows ClickHouse refuses to count keep no request of others from being complete', async () => {
   const requests: { readonly appId: string; readonly ownToken: string; readonly id: string }[] = [];
   for (const name of ['Not counted', 'Beside it', 'Beside it too', 'Not counted either']) {
     const other = await createTestAccount(sluice, name, ['Main Production']);
@@ -216,7 +216,7 @@ test('a user is hidden between the completions of many requests', async () => {
   await untilStored(sluice);
   const requestIds: string[] = [];
   for (const name of lists) {
-    // A round takes five of these.
+    // A round takes five of these lists.
     const others = Array.from({ length: 9_999 }, (_, user) => ({ identity: `${name} ${user}` }));
     requestIds.push(await submitAccepted(sluice, token, [{ identity: name }, ...others]));
   }
@@ -238,7 +238,7 @@ test('a user is hidden between the completions of many requests', async () => {
   for (const requestId of requestIds) await untilComplete(sluice, token, requestId, busyMsMax);
 });
 
-test('an account may have its deletions erased at once, one an hour, and is not refused for those in between', async () => {
+test('an account may have one deletion an hour erased at once, and its requests in between are not refused', async () => {
   const { accountId } = account;
   const set = (when: string) => sluice.admin('accounts', 'set', accountId, '--erase', when);
   const users = ['first', 'second', 'third'].map((identity) => ({ identity }));

@@ -1,5 +1,5 @@
-// Requests that are pending together. Whom each one reaches does not depend on when it is carried out. No account waits for
-// another one's long lists. The cost of a round depends on its lists and not on the number of environments.
+// Requests that are pending together. Whom a request reaches does not depend on when it is carried out. No account waits for another one's
+// long lists. The cost of a round depends on its lists and not on the number of environments.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -40,7 +40,7 @@ import { test } from '../support/test.js';
 
 const { clickhouse, gate, sluice, worker, token, main } = await gatedDeletionWorld({ env: {} });
 
-/** No round starts before `work` has settled and everything is stored; then one starts at once. */
+/** Starts no round before `work` has settled and everything is stored, and then one at once. */
 async function inOneRound(work: () => Promise<void>): Promise<void> {
   await withoutRounds(sluice, async () => {
     worker.sigstop();
@@ -228,7 +228,7 @@ test('a chain of identifications costs a round no more statements than none', as
     400,
   );
   let statements = 0;
-  // Not those that workers send anyway, nor those that ask whether a mutation is done: a slow machine has more of them.
+  // Counts only the statements of rounds. Workers send other ones anyway, and on a slow machine ask more often whether a mutation is done.
   gate.hold(({ sql }) => {
     if (sql.includes('deletion_round_')) statements += 1;
     return false;
@@ -264,7 +264,7 @@ test('many requests that name one user take memory for the names and the ids, no
   gate.pass();
   for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
   context.diagnostic(`${held?.rows} rows in the tables of the round`);
-  // Each id is a user, a key, an id and a link, and its identification is covered.
+  // Each id takes four rows: a user, a key, an id and a link. Its identification is covered by the bound too.
   assert.ok(Number(held?.rows) <= 6 * (ids + names) + 100, `${held?.rows} rows`);
   const [left] = await sluice.rows<{ ids: string }>(
     `SELECT count() AS ids FROM user_identities WHERE app_id = '${main}' AND identity = 'of many ids'`,
@@ -315,7 +315,7 @@ test('accounts whose deletions ClickHouse refuses do not hold up those of others
   };
   const first = await submitFor('refused@example.com');
   for (const { ownToken, id } of first.slice(2)) await untilComplete(sluice, ownToken, id);
-  // Those that were refused are no longer in the way of later ones, nor is the other one's failure in theirs.
+  // The refused requests are no longer in the way of later ones.
   const second = await submitFor('again@example.com');
   for (const { ownToken, id } of second.slice(2)) await untilComplete(sluice, ownToken, id);
   await until(
@@ -416,12 +416,12 @@ test('while requests gather for the next round, neither they nor the registry ar
         const options = { redis, clickhouse, shards, epoch, secret, erasure, crash: noCrash, log };
         assert.equal(await runDeletionRound(options), 0);
       };
-      // The turn may end while a slow ClickHouse takes the targets.
+      // The worker's turn may end while a slow ClickHouse stores the targets, so no round of it may run meanwhile.
       await withoutRounds(sluice, look);
       assert.equal(
         (await readDeletion(redis, requestId))?.targets_kept,
         true,
-        'the first look keeps its targets',
+        'the first look has kept its targets',
       );
       await look();
       assert.deepEqual(commands, ['set', 'smembers', 'scard', 'pttl']);
@@ -464,7 +464,7 @@ test('a deletion of one user does not wait for long lists of another account', a
   for (const id of long) longMs.push(await completedMs(otherToken, id));
   assert.ok(
     ownMs < Math.max(...longMs),
-    `it was in the first round, which could not take all lists: ${ownMs}, ${longMs}`,
+    `the request was in the first round, which could not take all lists: ${ownMs}, ${longMs}`,
   );
 });
 
@@ -499,7 +499,7 @@ test('lists of long names are bounded by account, leave room for others, and a w
   });
   await untilComplete(sluice, small, own);
   const still = await readStatus(sluice, heavyToken, ids.at(-1) ?? '');
-  assert.match(still.text, /"status":"pending"/, 'the small one did not wait for the long lists');
+  assert.match(still.text, /"status":"pending"/, 'the small request did not wait for the long lists');
   await untilComplete(sluice, late, await submitAccepted(sluice, late, [{ identity: 'late' }]));
   for (const id of ids) {
     await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
@@ -522,7 +522,7 @@ test('a round takes memory for its lists, however many environments their accoun
   const account = await createTestAccount(sluice, 'Many environments', environments);
   const { appIds } = account;
   const manyToken = await getToken(sluice, account);
-  // Some environments have a named user, and one who stays.
+  // Every tenth environment has one named user, and one who stays.
   for (const [at, appId] of appIds.entries()) {
     if (at % 10 !== 0) continue;
     const users = [{ identity: `list ${(at / 10) % 4} ${at}` }, { identity: `bystander ${at}` }];
@@ -552,7 +552,7 @@ test('a round takes memory for its lists, however many environments their accoun
   context.diagnostic(
     `${held?.rows} rows, ${Math.round(bytes / 1024)} KiB in the tables of the round, ${Math.round(tookMs)} ms`,
   );
-  // Each named user is there as it was named, as a key and as an identity.
+  // Each named user takes three rows: as it was named, as a key and as an identity.
   assert.ok(Number(held?.rows) <= 3 * 40_000 + 2_000 + 4, `${held?.rows} rows`);
   assert.ok(bytes < 64 * 1024 * 1024, `${bytes} bytes`);
   const [left] = await sluice.rows<{ targets: string; bystanders: string }>(
@@ -562,7 +562,7 @@ test('a round takes memory for its lists, however many environments their accoun
   assert.deepEqual([Number(left?.targets), Number(left?.bystanders)], [0, 100]);
 });
 
-// What takes longer than any test: see long-work.test.ts.
+// Work that takes longer than any test is tested in long-work.test.ts.
 
 async function withLongWork(work: (client: ClickHouseClient, url: string) => Promise<void>): Promise<void> {
   const database = 'long_work';

@@ -24,7 +24,7 @@ function watchEnd(child: Child): () => number | undefined {
   return () => endedMs;
 }
 
-/** Stores an event of each and has them deleted; settles with the time from the request until the deletion is complete. */
+/** Stores an event of each user and has them deleted; settles with the time from the request until the deletion is complete. */
 async function deleteUsers(names: readonly string[]): Promise<number> {
   const users = names.map((identity) => ({ identity }));
   await sendEvents(sluice, appId, 'go', users);
@@ -35,8 +35,8 @@ async function deleteUsers(names: readonly string[]): Promise<number> {
 }
 
 /**
- * Has one of two workers killed at a point, and measures how long the deletion that needed it is held up. The first worker
- * that is free takes a job, so it may take several deletions until the job is that worker's.
+ * Has one of two workers killed at a point, and measures how long the deletion that needed it is held up. Either worker may take a job, so
+ * several deletions may pass before the doomed worker takes one.
  */
 async function measureTakeover(point: string, users: (round: number) => readonly string[]): Promise<number> {
   const doomed = await sluice.addWorker({ CRASH_AT: `${point}:1` });
@@ -57,7 +57,7 @@ const kills = [
 
 for (const { point, what } of kills) {
   test(`a deletion is complete within 10 s when ${what}`, async (context) => {
-    // A busy machine delays some takeovers, but not the quickest one.
+    // A busy machine delays some takeovers, but rarely all of them, so the best of three counts.
     let takeoverMs = Number.POSITIVE_INFINITY;
     for (let tries = 0; tries < 3 && takeoverMs > takeoverMsMax; tries += 1) {
       takeoverMs = await measureTakeover(point, (round) => [
@@ -65,7 +65,7 @@ for (const { point, what } of kills) {
         `${point} ${tries} ${round} too`,
       ]);
       context.diagnostic(`${Math.round(takeoverMs)} ms`);
-      // It may take longer by what the work itself takes.
+      // The takeover may last longer by the time of the work itself.
       if (takeoverMs > takeoverMsMax) takeoverMs -= await deleteUsers([`${point} ${tries}`]);
     }
     assert.ok(takeoverMs <= takeoverMsMax, `${Math.round(takeoverMs)} ms`);

@@ -44,7 +44,7 @@ after(async () => {
   await server?.remove();
 });
 
-/** A request that the service may refuse. */
+/** Sends a request that the service may refuse; settles with its status. */
 async function attempt(path: string, body: unknown, headers: Record<string, string> = {}): Promise<number> {
   const reply = await fetch(`${sluice.baseUrl}${path}`, {
     method: 'POST',
@@ -106,7 +106,7 @@ async function sendRefusedRows(): Promise<void> {
     `["${appId}","${id}","Secret",null,"${identity}","","${mark}",{},9\n`,
     `["${appId}","${id}","Secret",null,"${identity}","",null,"${mark}",9\n`,
     `["${appId}","${mark}","Secret",null,"${identity}","",null,{},9\n`,
-    // These name nobody, so no deletion finds them.
+    // These rows name nobody, so no deletion finds them.
     `["${appId}","${id}","${mark}",-1,"","",null,{},9\n`,
     `["${appId}","${id}","Secret",null,"${identity}","","",null,{},9\n`,
     `["${appId}","${id}","Secret",null,"${identity},9\n`,
@@ -118,7 +118,7 @@ async function sendRefusedRows(): Promise<void> {
   worker?.sigcont();
 }
 
-/** The commands by which Redis tells something about the user, besides its keys. */
+/** What Redis's commands say about the user, apart from its keys. */
 async function wordsOfRedis(): Promise<string[]> {
   const commands = [
     'SLOWLOG GET -1',
@@ -139,7 +139,7 @@ async function wordsOfRedis(): Promise<string[]> {
   return found;
 }
 
-/** These tables are endless, or describe the program itself. */
+/** These tables never end, or describe the program itself. */
 const unread = [
   'numbers',
   'numbers_mt',
@@ -150,7 +150,7 @@ const unread = [
   'licenses',
   'models',
 ].concat(['symbols', 'unicode', 'certificates', 'stack_trace', 'jemalloc_profile_text']);
-/** Errors of tables that describe something which this server does not have. */
+/** The errors of tables that describe something which this server lacks. */
 const absences = /\((?:NOT_IMPLEMENTED|NO_ELEMENTS_IN_CONFIG)\)/;
 
 /** The tables that hold the user, in every database of ClickHouse, including its system tables. */
@@ -195,7 +195,7 @@ test('a user is in Redis, its slow log, ClickHouse and files before the deletion
   assert.deepEqual(logsWithUser(), []);
 });
 
-test('why ClickHouse refused a row is kept without its values, and in no table of its own', async () => {
+test('the reason for which ClickHouse refused a row is kept without its values, and in no table of ClickHouse itself', async () => {
   const failed = await sluice.rows<{ error: string; whole: number }>(
     "SELECT error, row != '' AS whole FROM failed_events WHERE table_name != '' ORDER BY line",
   );
@@ -238,7 +238,7 @@ test('a complete deletion leaves nothing of the user in any memory or log', asyn
   assert.deepEqual(logsWithUser(), []);
 });
 
-test('a slow log that cannot be emptied now is not taken for one that its operator keeps', async () => {
+test('a slow log that cannot be emptied at the moment is not taken for one that its operator keeps', async () => {
   const log = createLog('test', 'silent');
   const busy = connectTestRedis(server.url);
   await redis.config('SET', 'busy-reply-threshold', '1');
@@ -253,15 +253,15 @@ test('a slow log that cannot be emptied now is not taken for one that its operat
   }
   await redis.config('SET', 'busy-reply-threshold', '5000');
   await emptySlowLogs([redis], log);
-  // The embedded Redis keeps none at all, and an operator's may forbid the command.
+  // The embedded Redis keeps no slow log at all, and an operator's Redis may forbid the command.
   await redis.call('ACL', 'SETUSER', 'plain', 'on', 'nopass', '~*', '+@all', '-slowlog');
   const plain = connectTestRedis(server.url.replace('://', '://plain:any@'));
   await emptySlowLogs([plain], log);
   plain.disconnect();
 });
 
-test('and nothing in any file a minute later', async () => {
-  // The minute, and whatever a busy machine adds.
+test('a complete deletion leaves nothing of the user in any file a minute later', async () => {
+  // A minute, plus the time by which a busy machine is late.
   await until(() => filesWithUser().length === 0, { what: 'no file holds the user', everyMs: 500 });
   assert.deepEqual(await wordsOfRedis(), []);
 });

@@ -1,5 +1,5 @@
-// What a deletion deletes: everything of its targets that was acknowledged before it, in every place, and
-// nothing else. Every record sent here says whether it is to go or to stay.
+// What a deletion deletes: everything of its targets that was acknowledged before it, in every place, and nothing else. Every record that
+// is sent here says whether it has to go or to stay.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -46,7 +46,7 @@ const { sluice, worker, account, stranger, token, strangerToken, main, staging, 
 /** The marker of the users whom the first deletion removes, and what the last test checks. */
 let marker: string;
 
-/** Submits to a service that had no round for a while, so that the next round begins at once. */
+/** Submits so that the next round begins at once, as on a service that had no round for a while. */
 async function submitNow(users: readonly User[]): Promise<string> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   return submitAccepted(sluice, token, users);
@@ -165,7 +165,7 @@ const lookalikes = [
   '1=1',
 ] as const;
 
-/** A case: whom its requests have to reach. All cases share a round, since a round costs more than its requests. */
+/** One case of a deletion. All cases share a round, since a round costs more than its requests. */
 type Case = {
   readonly name: string;
   /** Sends records of users whom no other case has; settles when they are accepted. */
@@ -229,7 +229,7 @@ const cases = (): readonly Case[] => [
       const users = [{ user_id: '8101' }, { user_id: '8102' }, { identity: 'merged' }];
       await sendEvents(sluice, main, 'go', users);
       await sendEvents(sluice, main, 'stay', [{ user_id: '8103' }, { identity: 'another' }]);
-      // There the named user_id belongs to another identity.
+      // In this environment the named user_id belongs to another identity.
       await sendEvents(sluice, staging, 'go', [{ user_id: '8101' }, { identity: 'another' }]);
       const others = [{ user_id: '8103' }, { user_id: '8102' }, { identity: 'merged' }];
       await sendEvents(sluice, staging, 'stay', others);
@@ -345,7 +345,7 @@ test('keeps pending requests in the order in which they came, also when the cloc
       const scoreOf = async (requestId: string) =>
         Number(await redis.zscore(registryKeys.pendingDeletions, memberOf(requestId)));
       const first = await submitNow([{ identity: 'before the clock was set back' }]);
-      // As if it had been submitted while the clock was an hour ahead.
+      // The score that the request would have if the clock had been an hour ahead when it was submitted.
       const ahead = (await scoreOf(first)) + 3_600_000;
       await redis.zadd(registryKeys.pendingDeletions, 'XX', ahead, memberOf(first));
       const second = await submitNow([{ identity: 'after the clock was set back' }]);
@@ -355,7 +355,7 @@ test('keeps pending requests in the order in which they came, also when the cloc
         memberOf(second),
         `${stranger.accountId} ${third}`,
       ]);
-      assert.ok((await scoreOf(second)) > ahead, 'no two requests have the same place');
+      assert.ok((await scoreOf(second)) > ahead, 'no two requests have the same score');
       worker.sigcont();
       for (const requestId of [first, second]) await untilComplete(sluice, token, requestId);
       await untilComplete(sluice, strangerToken, third);
@@ -379,7 +379,7 @@ test('shares one mutation among requests, each up to its own fence', async () =>
   await sendEvents(sluice, main, 'go', [{ identity: 'fence both' }]);
   const third = await submitNow([both]);
   await sendEvents(sluice, main, 'stay', users as { identity: string }[]);
-  // No round starts before all of them can take part.
+  // No round starts before all three requests can take part.
   await withoutRounds(sluice, async () => {
     worker.sigcont();
     await untilStored(sluice);
@@ -435,7 +435,7 @@ test('deletes the largest list of the longest identities', async () => {
   assertExact(before, await dumpTables(sluice), new Set(), { stored_events: 1 });
 });
 
-test('brings nothing back when a worker that was stopped before its insert goes on after the deletion', async () => {
+test('brings nothing back when a worker that was stopped before its insert continues after the deletion', async () => {
   const before = await dumpTables(sluice);
   const gate: ClickHouseGate = await startClickHouseGate(sluice.clickhouseUrl);
   worker.sigstop();
@@ -454,7 +454,7 @@ test('brings nothing back when a worker that was stopped before its insert goes 
     zombie.sigcont();
     gate.release();
     assert.ok(held > 0, 'the insert was held all the time');
-    // When this worker's next insert is stored, the held one has been carried out too.
+    // ClickHouse has carried out the held insert too when this worker's next insert is stored.
     worker.sigstop();
     await sendEvents(sluice, main, 'stay', [{ identity: 'alive' }]);
     await untilStored(sluice);
@@ -485,7 +485,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
     await until(
       async () =>
         (await sluice.rows(`SELECT 1 FROM ${targetTable} WHERE identity = '${identity}'`)).length === 0,
-      // Strays are looked for twice a minute.
+      // The worker looks twice a minute for targets that no request needs.
       { deadlineMs: 120_000, what: 'the target is gone from the kept targets', everyMs: 200 },
     );
   } finally {
@@ -502,7 +502,7 @@ test('an overtaken round writes nothing about a request that another round has v
     await withRedis(sluice, async (redis) => {
       const early = await readDeletion(redis, requestId);
       assert.ok(early);
-      // Then that round purges the targets, and a request that is not verified cannot go on without them.
+      // That other round then purges the targets, and a request that is not verified cannot go on without them.
       const found = [{ app_id: main, table: 'stored_events', rows: 7 }];
       const changes = { resolved: true, found, verified_at: new Date().toISOString() };
       const verified = await updateDeletion(redis, early, changes);
@@ -510,7 +510,7 @@ test('an overtaken round writes nothing about a request that another round has v
         updateDeletion(redis, early, { resolved: true, state: 'deleting' }),
         ConcurrentUpdate,
       );
-      // A worker that was paused may keep what it read earlier.
+      // A paused worker may still keep the targets that it read earlier.
       const keys = [
         registryKeys.deletions,
         registryKeys.pendingDeletions,
@@ -557,7 +557,7 @@ test('completes hundreds of requests within a minute with at most 20 mutations p
 
 test('completes a deletion of one user on an idle service within seconds', async (context) => {
   const took: number[] = [];
-  // A busy machine delays some deletions, but not the quickest one.
+  // A busy machine delays some deletions, but rarely all of them, so the quickest one counts.
   for (let round = 0; round < 5 && (took.at(-1) ?? Infinity) > 10_000; round += 1) {
     await sendEvents(sluice, main, 'go', [{ identity: `idle ${round}` }]);
     await untilStored(sluice);
@@ -571,7 +571,7 @@ test('completes a deletion of one user on an idle service within seconds', async
   assert.ok(quickestMs <= 10_000, `quickest ${quickestMs} ms`);
 });
 
-test('does not let an administrator send a failed row of a target again past its deletion', async () => {
+test('an administrator who sends a failed row of a target again does not save it from its deletion', async () => {
   const identity = 'failed row';
   const row = JSON.stringify([
     main,
@@ -589,7 +589,7 @@ test('does not let an administrator send a failed row of a target again past its
   ]);
   const before = await dumpTables(sluice);
   await storeFailedRow(sluice, main, 'go', { identity, row: `${row}\n` });
-  // A round that is not quite over would refuse a retry for as long as its worker is stopped.
+  // A round that has not quite ended would refuse a retry for as long as its worker is stopped.
   await withRedis(sluice, (redis) =>
     until(async () => (await redis.exists(registryKeys.maintenanceLock)) === 0, 'no round runs'),
   );
@@ -606,12 +606,12 @@ test('does not let an administrator send a failed row of a target again past its
 
 test('waits for a failed row that is being sent again, and deletes it where it arrives', async () => {
   const identity = 'sent again';
-  // The fence is above the row's segment, whatever else this service has stored.
+  // So the fence is above the row's segment, whatever else this service has stored.
   await sendEvents(sluice, main, 'stay', [{ identity: 'before it' }]);
   await untilStored(sluice);
   const before = await dumpTables(sluice);
   await storeFailedRow(sluice, main, 'go', { identity });
-  // Like the insert of a retry that has lost its lock, on a slow ClickHouse: it has read the row and stores it later.
+  // The insert of a retry that has lost its lock, on a slow ClickHouse: it has read the row and stores it later.
   let isSent = false;
   const sending = sluice
     .rows(`INSERT INTO stored_events (app_id, identity, segment, properties)

@@ -1,6 +1,6 @@
-// Statements and mutations that take hours, as on tables a hundred times larger than a test's: they go on for as long as they
-// make progress, and are ended when they stand still. ClickHouse is played here, and so is the time; deletion-rounds.test.ts
-// asks a real one for the signs of progress.
+// Statements and mutations that take hours, as on tables a hundred times larger than a test's: they continue as long as they make progress,
+// and are ended when they stand still. ClickHouse and the time are simulated here; deletion-rounds.test.ts checks the signs of progress
+// with a real ClickHouse.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -19,34 +19,34 @@ import { waits } from '../../src/contract/limits.js';
 const minuteMs = 60_000;
 
 /** Time that passes only while somebody waits. */
-function playedTime(): Time {
+function simulatedTime(): Time {
   let nowMs = 0;
   return {
     nowMs: () => nowMs,
     pause: async (ms) => {
       nowMs += ms;
-      // Whatever else was begun goes on too.
+      // Everything else that was begun gets a turn.
       await new Promise((resolve) => setImmediate(resolve));
     },
   };
 }
 
-/** A ClickHouse that answers each query with one row, and notes the other statements. */
-function playedClickHouse(answer: (query: string) => object | undefined) {
+/** A simulated ClickHouse that answers each query with one row, and keeps the other statements. */
+function simulatedClickHouse(answer: (query: string) => object | undefined) {
   const commands: string[] = [];
-  const played = {
+  const client = {
     command: async ({ query }: { query: string }) => void commands.push(query),
     exec: async ({ query }: { query: string }) => {
       const rows = [answer(query)].filter((row) => row !== undefined);
       return { stream: Readable.from([Buffer.from(JSON.stringify(rows))]), response_headers: {} };
     },
   };
-  return { client: played as unknown as ClickHouseClient, commands };
+  return { client: client as unknown as ClickHouseClient, commands };
 }
 
-/** A mutation that is done at a time, and whose progress shows this sign. */
-function playedMutation({ nowMs }: Time, doneAtMs: number, signAt: (ms: number) => string) {
-  return playedClickHouse((query) =>
+/** A simulated mutation that is done at a given time and whose progress shows this sign. */
+function simulatedMutation({ nowMs }: Time, doneAtMs: number, signAt: (ms: number) => string) {
+  return simulatedClickHouse((query) =>
     query.includes('system.merges')
       ? { sign: signAt(nowMs()) }
       : { mutation_id: 'mutation_7.txt', done: nowMs() >= doneAtMs ? 1 : 0, failure: '' },
@@ -54,8 +54,8 @@ function playedMutation({ nowMs }: Time, doneAtMs: number, signAt: (ms: number) 
 }
 
 test('a mutation that takes hours is waited for while it makes progress, and is not begun again', async () => {
-  const time = playedTime();
-  const { client, commands } = playedMutation(time, 40 * minuteMs, (ms) =>
+  const time = simulatedTime();
+  const { client, commands } = simulatedMutation(time, 40 * minuteMs, (ms) =>
     String(Math.floor(ms / (9 * minuteMs))),
   );
   assert.equal(await deleteRows(client, 'stored_events', '1', 'mark', time), 'mutation_7.txt');
@@ -64,9 +64,9 @@ test('a mutation that takes hours is waited for while it makes progress, and is 
 });
 
 test('a mutation that stands still for ten minutes is ended', async () => {
-  const time = playedTime();
+  const time = simulatedTime();
   const stopsAtMs = 15 * minuteMs;
-  const { client, commands } = playedMutation(time, Number.POSITIVE_INFINITY, (ms) =>
+  const { client, commands } = simulatedMutation(time, Number.POSITIVE_INFINITY, (ms) =>
     String(Math.min(ms, stopsAtMs)),
   );
   await assert.rejects(deleteRows(client, 'stored_events', '1', 'mark', time), MutationFailed);
@@ -75,8 +75,8 @@ test('a mutation that stands still for ten minutes is ended', async () => {
 });
 
 test('a statement that takes hours is waited for while ClickHouse reads rows for it', async () => {
-  const time = playedTime();
-  const { client, commands } = playedClickHouse(() => ({ read: String(time.nowMs()), written: '0' }));
+  const time = simulatedTime();
+  const { client, commands } = simulatedClickHouse(() => ({ read: String(time.nowMs()), written: '0' }));
   const result = await whileItProgresses(
     client,
     async () => {
@@ -94,8 +94,8 @@ for (const [what, row] of [
   ['is gone without an answer', undefined],
 ] as const) {
   test(`a statement that ${what} is given up and ended`, async () => {
-    const time = playedTime();
-    const { client, commands } = playedClickHouse(() => row);
+    const time = simulatedTime();
+    const { client, commands } = simulatedClickHouse(() => row);
     let isGivenUp = false;
     const never = (_: ClickHouseClient, { abort_signal }: { abort_signal: AbortSignal }) =>
       new Promise<never>((_, reject) => {
@@ -113,7 +113,7 @@ for (const [what, row] of [
 }
 
 test('a statement that fails fails at once', async () => {
-  const { client } = playedClickHouse(() => assert.fail('nobody asks for its progress'));
+  const { client } = simulatedClickHouse(() => assert.fail('nobody asks for its progress'));
   await assert.rejects(
     whileItProgresses(client, async () => Promise.reject(new Error('refused'))),
     /refused/,

@@ -32,7 +32,7 @@ const options: SubmitOptions = { redis, epoch, shards: 1, secret: 'secret', cras
 before(async () => {
   await redis.set(registryKeys.epoch, epoch);
   await loadShard(redis);
-  // In two sets of each kind, as after as many submissions of others, of accounts before and behind this one.
+  // Fills both sets of deletions and both of exports with as many requests of other accounts, which sort before and after this one.
   const fill = `for at = 1, ${others} do for _, key in ipairs(KEYS) do
       redis.call('ZADD', key, string.find(key, 'by_account') and 0 or 9999999999999 + at, (at % 10) .. at % 150 .. ' ' .. at)
     end end`;
@@ -86,7 +86,7 @@ test('an export knows which deletions of its account come before it', async () =
   assert.deepEqual(await earlierOf(), [second]);
 });
 
-test('no command of Redis reads all that is pending', async () => {
+test('no command of Redis reads all pending requests', async () => {
   const [id, request] = [await submit('alone'), await submitExport(options, accountId, ['ialone'])];
   assert.ok(typeof request === 'object');
   const slowCommands = async () => {
@@ -104,7 +104,7 @@ test('no command of Redis reads all that is pending', async () => {
       ([, name = '', usPerCall]) => (Number(usPerCall) > 20_000 ? [name] : []),
     );
   };
-  // A machine that pauses holds up some commands, but not the same one each time.
+  // A pause of the machine slows down some commands, but not the same one each time.
   let slow = await slowCommands();
   for (let looks = 1; looks < 5 && slow.length > 0; looks += 1) {
     const again = new Set(await slowCommands());
@@ -128,7 +128,7 @@ test('a round writes its progress by a few scripts, of which each writes all of 
     new Set(written.map(({ state, revision }) => `${state} ${revision}`)),
     new Set(['deleting 1']),
   );
-  // Another worker has gone on with one of them.
+  // Another worker has continued with one of the requests.
   const [, second] = written;
   assert.ok(second !== undefined);
   const ahead = await updateDeletion(redis, second, { state: 'verifying' });

@@ -1,4 +1,4 @@
-// Crashes of a restore, and of a worker in a deletion before Redis is emptied, under load and deletions.
+// Crashes of a restore, and crashes of a worker in a deletion after which Redis is emptied, under load and deletions.
 
 import { crashKinds } from '../chaos/faults.js';
 import { crashSchedules, losesRedis } from '../chaos/schedule.js';

@@ -1,5 +1,5 @@
-// Crash points of the code at their first passing, under load and deletions, but for those that tests of their subjects have. These and
-// later passings are in `chaos-crash-repeats`, crashes with a loss of Redis in `chaos-crash-losses`.
+// The first passing of each crash point in the code, under load and deletions, unless the tests of its subject cover it. Those and later
+// passings are in `chaos-crash-repeats`, crashes with a loss of Redis in `chaos-crash-losses`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

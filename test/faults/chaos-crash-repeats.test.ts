@@ -1,4 +1,4 @@
-// Every crash point of the code at its second and third passing, and those that tests of their subjects have at their first. Third
+// The second and third passing of every crash point in the code, and the first one of those that the tests of their subjects cover. Third
 // passings in rounds of deletions would take minutes more, so only `npm run chaos -- --crash-points` has them.
 
 import { laterCrashes } from '../chaos/faults-crashes.js';

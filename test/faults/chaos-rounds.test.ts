@@ -14,7 +14,7 @@ import { testSeed } from '../support/seed.js';
 const rounds = 3;
 const runner = createRunner();
 const tools = new Set(await findTools());
-// Nobody cuts the power of ClickHouse here: faults-disk.test.ts does.
+// These rounds never cut the power of ClickHouse, which needs this tool; faults-disk.test.ts does.
 tools.delete('loop');
 
 after(() => runner.close());

@@ -1,5 +1,5 @@
-// ClickHouse away, slow or losing its answers, and workers that stop in the middle: segments are delivered at least once
-// and stored exactly once. What does not fit while ClickHouse is away is refused.
+// ClickHouse is away, slow or loses its answers, and workers stop in the middle: segments are delivered at least once and stored exactly
+// once. Records that do not fit into the backlog while ClickHouse is away are refused.
 
 import assert from 'node:assert/strict';
 import { after, afterEach, test } from 'node:test';
@@ -27,7 +27,7 @@ const sluice = await ownSluice({
   env: { JOB_LOCK_MS: '1000', BACKLOG_BYTES_MAX: String(backlogBytesMax) },
 });
 const redis = connectTestRedis(sluice.redisUrl);
-/** The gates between each of two workers and ClickHouse. */
+/** One gate to ClickHouse for each of the two workers. */
 const gates: readonly [ClickHouseGate, ClickHouseGate] = [
   await startClickHouseGate(sluice.clickhouseUrl),
   await startClickHouseGate(sluice.clickhouseUrl),
@@ -73,7 +73,7 @@ async function assertStoredOnce(producer: Producer): Promise<void> {
   producer.close();
 }
 
-/** Sends some events, whose inserts are held. */
+/** Sends some events; their inserts are held. */
 async function sendToHeld(): Promise<Producer> {
   const producer = await newProducer(sluice);
   for (const gate of gates) gate.hold(inserts);
@@ -103,16 +103,16 @@ async function untilInsertHeld() {
   };
 }
 
-/** Counts what a round of deletions has left in a table. */
+/** The statements that count what a round of deletions has left in a table. */
 const countsOfLeft: Choice = ({ sql }) => sql.startsWith('SELECT app_id, count() AS rows FROM');
 
-test('completes no deletion while the answers that say what is left are empty, and completes it afterwards', async () => {
+test('completes no deletion while the answers about the rows that are left are empty, and completes it afterwards', async () => {
   const account = await createTestAccount(sluice, 'Cut off', ['Main']);
   const token = await getToken(sluice, account);
   const appId = account.appIds[0] ?? '';
   await sendEvents(sluice, appId, 'go', [{ identity: 'ada' }]);
   await untilDrained(sluice, redis);
-  // Rows are left indeed: mutations are acknowledged and not carried out.
+  // Rows really are left: ClickHouse acknowledges mutations and does not carry them out.
   for (const gate of gates) {
     gate.change(countsOfLeft, () => Buffer.alloc(0));
     gate.pretend(({ sql }) => sql.includes(' DELETE WHERE '));
@@ -128,7 +128,7 @@ test('completes no deletion while the answers that say what is left are empty, a
   assert.equal((await left()).length, 0);
 });
 
-test('stores once what another worker stored while the first one was stopped before its insert', async () => {
+test('stores a segment once if another worker stored it while the first one was stopped before its insert', async () => {
   const producer = await sendToHeld();
   const { worker, gate, otherGate } = await untilInsertHeld();
   worker.sigstop();
@@ -142,12 +142,12 @@ test('stores once what another worker stored while the first one was stopped bef
   assert.ok(gate.held.length > 0, 'the insert of the stopped worker is still to come');
   worker.sigcont();
   gate.release();
-  // The worker that wakes up finishes that job, and its later ones.
+  // The worker that wakes up finishes that job, and then later ones.
   await sendSome(producer);
   await assertStoredOnce(producer);
 });
 
-test('stores once what two workers insert at the same moment', async () => {
+test('stores a segment once if two workers insert it at the same moment', async () => {
   const producer = await sendToHeld();
   const { worker } = await untilInsertHeld();
   worker.sigstop(); // it loses its jobs, not its inserts
@@ -162,12 +162,12 @@ test('stores once what two workers insert at the same moment', async () => {
   await assertStoredOnce(producer);
 });
 
-test('stores once what was inserted although the answer was lost', async () => {
+test('stores a segment once if the answer to its insert was lost', async () => {
   const producer = await newProducer(sluice);
   await storeWithoutAnswer(producer);
 });
 
-test('stores once what was inserted although the answer was lost and ClickHouse forgot the token', async () => {
+test('stores a segment once if the answer to its insert was lost and ClickHouse forgot the token', async () => {
   const setWindow = (size: number) =>
     sluice.rows(`ALTER TABLE stored_events MODIFY SETTING non_replicated_deduplication_window = ${size}`);
   const producer = await newProducer(sluice);
@@ -179,18 +179,18 @@ test('stores once what was inserted although the answer was lost and ClickHouse 
   }
 });
 
-test('stores once what was inserted although the worker was killed before it noticed', async () => {
+test('stores a segment once if its worker was killed before it saw the answer to its insert', async () => {
   const producer = await sendToHeld();
   const { worker, gate, otherGate } = await untilInsertHeld();
   gate.hold(markerLooks); // the next look is the one after the insert
   otherGate.hold(() => true);
   const [insert] = gate.held;
   assert.ok(insert);
-  // Passes on the insert only.
+  // Lets only the insert pass.
   gate.release();
   gate.hold(markerLooks);
   await until(() => gate.held.length > 0, 'the worker looks for the marker');
-  // Another insert of the worker may be on its way while it looks for the first one's marker.
+  // The worker may be sending another insert while it looks for the marker of the first one.
   await until(async () => (await storedRows(producer)) > 0, 'the insert has stored its rows');
   await worker.kill9();
   for (const each of gates) each.pass();
@@ -210,7 +210,7 @@ test('stores once a segment that five workers, one after another, were killed wh
   await assertStoredOnce(producer);
 });
 
-test('stores what ClickHouse believes to be stored because it logged the token before a crash', async () => {
+test('stores a segment that ClickHouse believes to be stored, because it logged the token before a crash', async () => {
   const [api] = sluice.api;
   assert.ok(api);
   const producer = await sendToHeld();
@@ -232,14 +232,14 @@ test('stores what ClickHouse believes to be stored because it logged the token b
   );
 });
 
-test('compresses what waits for a ClickHouse that does not answer, and stores it once when it does', async () => {
+test('compresses segments that wait for a ClickHouse that does not answer, and stores them once when it does', async () => {
   const producer = await newProducer(sluice);
   const [api] = sluice.api;
   assert.ok(api);
   const compressed = async () => (await readMetric(api, 'sluice_segments_compressed_total')) ?? 0;
   const before = await compressed();
   for (const gate of gates) gate.hold(() => true);
-  // The copy of a document waits for ClickHouse too, and holds nothing up.
+  // The copy of a document waits for ClickHouse too, and must hold nothing up.
   await redis.sadd(registryKeys.unmirrored, `environment:${producer.appId}`);
   await sendSome(producer);
   await until(async () => (await compressed()) > before, 'a segment is compressed');
@@ -259,11 +259,11 @@ test('accepts events up to the high-water mark while ClickHouse is stopped, then
     const look = async () => {
       const bytes = Number(await redis.hget(shardKeys.state(0), 'bytes'));
       most = Math.max(most, bytes);
-      // Segments that wait for long are compressed, so the backlog may be smaller again when the refusal is seen.
+      // Segments that wait for long are compressed, so the backlog may have become smaller when the refusal is seen.
       if (producer.settled.some(({ message }) => message?.includes('backlog full'))) first ??= most;
       return first !== undefined;
     };
-    // From the beginning: while it stops, what waits may fill the backlog and be compressed.
+    // The look begins before ClickHouse stops, since waiting segments may fill the backlog and be compressed while it stops.
     const stopped = sluice.clickhouse.stop();
     await Promise.all([
       load.more(1, { outcomes: ['overloaded'] }),
@@ -276,17 +276,17 @@ test('accepts events up to the high-water mark while ClickHouse is stopped, then
     await load.more(200);
     return { bytesAtFirst: first ?? 0, bytesAtMost: most };
   });
-  // A commit that no longer fits is refused whole; rows get their stamps after the bound is checked.
+  // A commit that does not fit is refused as a whole; rows get their stamps only after the bound is checked.
   assert.ok(bytesAtFirst > 0.7 * backlogBytesMax, `refused at ${bytesAtFirst} bytes`);
   assert.ok(bytesAtMost < 1.3 * backlogBytesMax, `took ${bytesAtMost} bytes`);
-  // A full backlog never leaves the outcome of a commit open. Only a process that stops for a moment may do so.
+  // A full backlog never leaves the outcome of a commit unknown. Only a process that pauses may do so.
   const { unknown } = countOutcomes(producer.settled);
   assert.ok(unknown <= unknownMax, `${unknown} requests are unknown`);
   for (const { retryAfter } of producer.settled.filter(({ status }) => status === 503)) {
     assert.match(retryAfter ?? '', /^[1-9]\d*$/);
   }
   await untilDrained(sluice, redis);
-  // A user of its own, since one of the load's users is above its limit.
+  // This event has its own user, since a user of the load is above its limit.
   const { user_id: _, ...event } = producer.nextEvent();
   const last = await producer.send(api.baseUrl, [{ ...event, identity: `${producer.mark}-afterwards` }]);
   assert.equal(last.outcome, 'acknowledged', last.code);

@@ -1,4 +1,4 @@
-// What may happen to disks: that of Redis or of ClickHouse is full, or a power cut loses what was not synced, of either.
+// What may happen to the disks of Redis and ClickHouse: one is full, or a power cut loses what was not synced to it.
 
 import assert from 'node:assert/strict';
 import { afterEach } from 'node:test';
@@ -46,7 +46,7 @@ async function underLoad(
   return producer;
 }
 
-/** What a power cut may have taken: only what was acknowledged between these two times. */
+/** A power cut, which may have taken records only if they were acknowledged between these two times. */
 type Cut = { readonly lostBytes: number; readonly fromMs: number; readonly toMs: number };
 
 /** Cuts the power at a moment when there are unsynced bytes, while every sync takes long. */
@@ -55,9 +55,9 @@ async function cutPower({ server }: Deployment, load: Load, awayMs: number): Pro
   await load.more(50);
   await until(() => watched.unsyncedBytes() > 0, { what: 'something is written and not synced', everyMs: 5 });
   const { lostBytes, syncedMs } = await watched.cut(() => server.kill9());
-  // The trace has the time of day, so the two clocks may differ by some milliseconds.
+  // The trace gives the time of day, which may differ by some milliseconds from this process's clock.
   const fromMs = syncedMs - (Date.now() - performance.now()) - 50;
-  // A machine does not come back at once.
+  // The machine needs some time to come back.
   await new Promise((settle) => setTimeout(settle, awayMs));
   // An answer from before the cut may reach a client only now.
   const toMs = performance.now();
@@ -94,7 +94,7 @@ test('loses only what was not synced in a power cut with appendfsync everysec', 
   );
   const { sluice } = deployment as Deployment;
   const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));
-  // Only what was acknowledged after the last sync before a cut may be gone, with its key.
+  // Only records that were acknowledged after the last sync before a cut may be gone, together with their keys.
   const emptiedMs = cuts.map(({ fromMs, toMs }) => [fromMs, toMs] as const);
   const history = producer.readHistory();
   const losses = emptiedMs.map(([fromMs, toMs]) => {
@@ -129,7 +129,7 @@ test(
   async () => {
     const full = { fileSystem: 'tmpfs', holds: 'clickhouse' } as const;
     const producer = await underLoad({ full }, async ({ disk, clickhouse, redis }, load) => {
-      // A write for which it reserves no room ends it, perhaps only when there is room again.
+      // A write without reserved room ends ClickHouse, perhaps only once there is room again.
       letEnd = keepRunning(clickhouse);
       for (let times = 0; times < 2; times += 1) {
         disk.fill();
@@ -154,7 +154,7 @@ test(
           'something is stored',
         );
         await load.more(50);
-        // From here on it answers nothing.
+        // From here on ClickHouse answers nothing.
         clickhouse.sigstop();
         await cutDisk?.cut(() => clickhouse.kill9());
         await clickhouse.restart();
@@ -165,7 +165,7 @@ test(
   },
 );
 
-test('ClickHouse answers whole while its disk is full, or with an error', needs('mount'), async () => {
+test('while its disk is full ClickHouse answers completely or with an error', needs('mount'), async () => {
   const disk = createSmallDisk();
   let server: ClickHouseHandle | undefined;
   let client: ClickHouseClient | undefined;
@@ -189,7 +189,7 @@ test('ClickHouse answers whole while its disk is full, or with an error', needs(
       query: `SELECT reinterpret(number, 'FixedString(8)') FROM (${query})`,
     });
     assert.equal(bytes.length, 8 * before.length);
-    // What a full disk does to an answer that waits in a file of the engine: the reason for the setting. The embedded engine ends then.
+    // Shows the reason for the setting: an answer that waits in a file of the engine fails on a full disk, and the embedded engine ends.
     const inFile = { query, clickhouse_settings: { wait_end_of_query: 1 } } as const;
     const fault = await readRows(client, inFile).then(
       () => undefined,

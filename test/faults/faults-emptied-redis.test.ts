@@ -1,5 +1,5 @@
-// A Redis that lost everything: nothing is accepted until the deployment's state is loaded again from
-// ClickHouse, and then the service goes on as the same deployment.
+// A Redis that lost everything: nothing is accepted until the deployment's state is loaded from ClickHouse again, and then the service
+// continues as the same deployment.
 
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
@@ -32,7 +32,7 @@ async function storeSome(producer: Producer): Promise<void> {
   await assertKept(sluice, producer);
 }
 
-/** Makes an account with settings that are not the defaults; settles with everything that must be the same later. */
+/** Creates an account whose settings are not the defaults; settles with a function that reads everything that must not change. */
 async function makeState(): Promise<() => Promise<object>> {
   const { account_id, environments } = (await sluice.admin(
     'accounts',
@@ -56,7 +56,7 @@ async function makeState(): Promise<() => Promise<object>> {
   });
 }
 
-/** Leaves in ClickHouse a number above the present time, as a clock that was ahead for a while does, stored as a worker does. */
+/** Puts a number above the present time into ClickHouse, as a worker stores it after its clock was ahead for a while. */
 async function raiseNumbers(): Promise<bigint> {
   const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
   await sluice.rows(
@@ -76,7 +76,7 @@ async function assertNumbersAbove(floor: bigint, producer: Producer): Promise<vo
   assert.deepEqual(repeated, [], 'no number is given twice');
 }
 
-test('refuses everything after Redis was emptied until it is restored, then goes on as before', async () => {
+test('refuses everything after Redis was emptied until it is restored, then continues as before', async () => {
   const readState = await makeState();
   await storeSome(await newProducer(sluice));
   const producer = await newProducer(sluice);
@@ -89,7 +89,7 @@ test('refuses everything after Redis was emptied until it is restored, then goes
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
   await whileRunning(load, async () => {
     await load.more(100, { outcomes: ['overloaded'] });
-    // An outcome that a slow Redis leaves unknown is no acceptance. In the end such an event is absent or there once.
+    // A slow Redis may leave an outcome unknown, which is no acceptance: in the end such an event is absent or there once.
     const accepted = producer.settled.filter(({ outcome, code }) => {
       const refused = outcome === 'refused' && code !== 'unknown_app_id';
       return outcome !== 'overloaded' && outcome !== 'unknown' && !refused;
@@ -141,7 +141,7 @@ test('a start with a new, empty Redis is the same deployment', async () => {
   await assertNumbersAbove(floor, after);
 });
 
-test('tells nobody that a key or a token is wrong while it knows none', async () => {
+test('answers nobody that a key or a token is wrong while it knows none', async () => {
   const account = await createTestAccount(sluice, 'Keys');
   const token = await getToken(sluice, account);
   await untilMirrored();
@@ -165,7 +165,7 @@ test('tells nobody that a key or a token is wrong while it knows none', async ()
   assert.ok(await getToken(sluice, account));
 });
 
-test('a process that kept the lost registry takes nothing under an environment that exists no more', async () => {
+test('a process that kept the lost registry accepts nothing for an environment that no longer exists', async () => {
   const [api] = sluice.api;
   assert.ok(api);
   await untilMirrored();
@@ -182,7 +182,7 @@ test('a process that kept the lost registry takes nothing under an environment t
   };
   for (const worker of sluice.workers) worker.sigstop();
   try {
-    // No worker copies it, so it is lost with Redis.
+    // No worker copies this environment, so it is lost with Redis.
     appId = (await addEnvironment(redis, sluice.bootstrap.account_id, 'Lost')).app_id;
     assert.equal(await send(), 200);
     api.sigstop();
@@ -206,8 +206,8 @@ async function untilMirrored(): Promise<void> {
 }
 
 /**
- * What was acknowledged and not yet in ClickHouse is lost with Redis. Nothing may be there twice, except under keys that
- * were on their way when Redis forgot them.
+ * Records that were acknowledged but not in ClickHouse yet are lost with Redis. Nothing may be there twice, except under keys that were
+ * under way when Redis forgot them.
  */
 async function assertDoubledNothing(producer: Producer, fromMs: number, toMs: number): Promise<void> {
   const rows = await sluice.rows<StoredEvent>(storedEventsQuery(producer.appId));
@@ -218,7 +218,7 @@ async function assertDoubledNothing(producer: Producer, fromMs: number, toMs: nu
   );
 }
 
-test('stores once what a worker had read when Redis was emptied', async () => {
+test('stores a segment once that a worker had read when Redis was emptied', async () => {
   const producer = await newProducer(sluice);
   await storeSome(producer);
   let emptiedMs = 0;

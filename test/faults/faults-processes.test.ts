@@ -28,7 +28,7 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<void> {
   producer.close();
 }
 
-/** The pids of everything that must not be restarted. */
+/** The pids of all other processes, which must not be restarted. */
 function pidsBut(...killed: readonly Child[]): number[] {
   return [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse]
     .filter((child) => !killed.includes(child))
@@ -102,7 +102,7 @@ test('stores every acknowledged event once when everything is killed at once', a
   });
 });
 
-test('answers every request it accepted when an API process is asked to end, and ends', async () => {
+test('an API process that is asked to end answers every request that it accepted, and ends', async () => {
   const [ended, other] = sluice.api;
   assert.ok(ended && other);
   const producer = await newProducer(sluice);
@@ -119,7 +119,7 @@ test('answers every request it accepted when an API process is asked to end, and
   await ended.restart();
 });
 
-test('finishes what it is storing when a worker is asked to end, and ends', async () => {
+test('a worker that is asked to end finishes what it is storing, and ends', async () => {
   const [ended] = sluice.workers;
   assert.ok(ended);
   await underLoad(async (load) => {

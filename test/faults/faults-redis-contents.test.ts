@@ -1,5 +1,5 @@
-// Redis full, without its scripts, without BullMQ's keys, or far away from the workers. Nothing is stored in part, and only
-// the set of segments decides what still has to be stored.
+// Redis is full, without its scripts, without BullMQ's keys, or far away from the workers. Nothing is stored in part, and only the set of
+// segments decides what still has to be stored.
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
@@ -19,7 +19,7 @@ afterEach(async () => {
   await redis.config('SET', 'proto-max-bulk-len', '512mb');
 });
 
-/** Runs load while `fault` happens; then everything must be as promised. */
+/** Runs load while `fault` happens; then checks every promise. */
 async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly Request[]> {
   const producer = await newProducer(sluice);
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
@@ -34,7 +34,7 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly
   return producer.settled;
 }
 
-/** The faults here happen again and again, so they leave more outcomes unknown than a single pause does. */
+/** Allows unknown outcomes: these faults happen again and again, and leave more of them than a single pause does. */
 function assertNoneUnavailable(requests: readonly Request[], more: readonly Outcome[] = []): void {
   const expected: readonly Outcome[] = ['acknowledged', 'refused', ...more];
   const others = requests.filter(({ outcome }) => !expected.includes(outcome));
@@ -45,7 +45,7 @@ function assertNoneUnavailable(requests: readonly Request[], more: readonly Outc
   assert.ok(others.length <= unknownMax, `${others.length} of ${requests.length} requests are unknown`);
 }
 
-test('answers 503 overloaded while Redis is out of memory, stores nothing in part, and goes on', async () => {
+test('answers 503 overloaded while Redis is out of memory, stores nothing in part, and continues', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 3; round += 1) {
       await redis.config('SET', 'maxmemory', '1');
@@ -57,12 +57,12 @@ test('answers 503 overloaded while Redis is out of memory, stores nothing in par
   assertNoneUnavailable(requests, ['overloaded']);
 });
 
-test('drains what was accepted when Redis ran out of memory', {}, async () => {
+test('drains accepted records after Redis ran out of memory', {}, async () => {
   const producer = await newProducer(sluice);
   for (const worker of sluice.workers) worker.sigstop();
   const send = () => producer.send(sluice.baseUrl, [producer.nextEvent(), producer.nextEvent()]);
   assert.equal((await send()).outcome, 'acknowledged');
-  // Its bound is set to what it uses now, as if the waiting events had filled it.
+  // Sets Redis's bound to what it uses now, as if the waiting events had filled it.
   const info = await redis.info('memory');
   await redis.config('SET', 'maxmemory', /used_memory:(\d+)/.exec(info)?.[1] ?? '');
   await until(async () => (await send()).outcome === 'overloaded', 'Redis is full');
@@ -135,9 +135,8 @@ test('a key whose event could not be appended does not count as known later', as
   for (const worker of sluice.workers) worker.sigstop();
   assert.equal((await producer.send(sluice.baseUrl, [keyed(800_000)])).outcome, 'acknowledged');
   const events = [keyed(300_000), producer.nextEvent(), producer.nextEvent()];
-  // The commit fails and is tried again, until the segment is overdue and a new one is opened: had the first
-  // try taken the keys, the events would now be repeats of nothing. On a slow machine the commit's time may be over
-  // before that.
+  // The commit fails and is tried again until the segment is overdue and a new one is opened. If the first try had taken the keys, the
+  // events would now be repeats of nothing. On a slow machine the commit's time may be over before that.
   await until(
     async () => (await producer.send(sluice.baseUrl, events)).outcome === 'acknowledged',
     'the events are taken',

@@ -1,5 +1,5 @@
-// Connections to Redis that die silently, as when its host vanishes and another one takes over its address: nothing is
-// refused or answered on them, but a new connection works.
+// Connections to Redis that die silently, as when its host vanishes and another one takes over its address: they neither fail nor bring an
+// answer, but a new connection works.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -19,7 +19,7 @@ import {
 let server: RedisHandle;
 let sluice: SluiceHandle;
 let redis: Redis;
-/** How many times at most connections die. */
+/** How often connections die at most. */
 const faultsMax = 8;
 /** Proxies for connections made before the first fault, between two faults, and after the last one. */
 const ways: TcpProxy[] = [];
@@ -49,7 +49,7 @@ after(async () => {
   await server?.remove();
 });
 
-test('API and worker replace connections that died silently, and go on', {}, async () => {
+test('API and worker replace connections that died silently, and continue', {}, async () => {
   const [api] = sluice.api;
   assert.ok(api);
   const producer = await newProducer(sluice);
@@ -65,13 +65,13 @@ test('API and worker replace connections that died silently, and go on', {}, asy
       others = producer.settled.slice(before).filter(({ outcome, tookMs }) => {
         return (outcome !== 'acknowledged' && outcome !== 'refused') || tookMs > answerMsMax;
       });
-      // Two attempts leave one second. If a process is paused that long, what was under way becomes unknown or late.
+      // Two attempts leave one second. If a process pauses for longer, requests become unknown or late, and the fault is repeated.
       if (others.length === 0) break;
     }
   });
-  // What was under way was committed on a new connection, within its deadline.
+  // Requests that were under way were committed over a new connection, within their deadline.
   assert.deepEqual(others, []);
-  // The worker's connections, and the connections of the API that commit nothing.
+  // This also needs the worker's connections, and those of the API that commit nothing.
   await untilDrained(sluice, redis);
   assert.equal(await readMetric(api, 'sluice_backlog_rows'), 0);
   await assertKept(sluice, producer);

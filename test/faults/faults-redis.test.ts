@@ -1,5 +1,4 @@
-// Redis away, silent, or losing its answers: every request is answered in time and correctly, and the service recovers by
-// itself.
+// Redis is away, silent, or loses its answers: every request is answered in time and correctly, and the service recovers by itself.
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
@@ -25,7 +24,7 @@ afterEach(() => {
   for (const child of [server, ...sluice.workers]) child.sigcont();
 });
 
-/** Runs load while `fault` happens; then everything must be as promised, and no process may have been replaced. */
+/** Runs load while `fault` happens; then checks every promise, and that no process was replaced. */
 async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly Request[]> {
   const children = [...sluice.api, ...sluice.workers];
   const pids = children.map(({ pid }) => pid);
@@ -58,7 +57,7 @@ function assertAsPromised(requests: readonly Request[]): void {
   );
 }
 
-test('answers 503 in time while Redis is stopped, and goes on when it is back', async () => {
+test('answers 503 in time while Redis is stopped, and continues when it is back', async () => {
   const requests = await underLoad(async (load) => {
     await server.stop();
     await load.more(12, { outcomes: unavailable });
@@ -67,7 +66,7 @@ test('answers 503 in time while Redis is stopped, and goes on when it is back', 
   assertAsPromised(requests);
 });
 
-test('answers 503 in time while Redis hangs, and goes on afterwards', async () => {
+test('answers 503 in time while Redis hangs, and continues afterwards', async () => {
   const requests = await underLoad(async (load) => {
     server.sigstop();
     await load.more(12, { outcomes: unavailable });
@@ -76,7 +75,7 @@ test('answers 503 in time while Redis hangs, and goes on afterwards', async () =
   assertAsPromised(requests);
 });
 
-test('answers 503 in time while nothing passes between API and Redis, and goes on when data passes again', async () => {
+test('answers 503 in time while nothing passes between API and Redis, and continues when data passes again', async () => {
   const requests = await underLoad(async (load) => {
     proxy.blackHole();
     await load.more(12, { outcomes: unavailable });
@@ -85,7 +84,7 @@ test('answers 503 in time while nothing passes between API and Redis, and goes o
   assertAsPromised(requests);
 });
 
-test('answers 503 in time while every connection to Redis is reset, and goes on afterwards', async () => {
+test('answers 503 in time while every connection to Redis is reset, and continues afterwards', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 5; round += 1) {
       proxy.reset();
@@ -116,12 +115,12 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   for (const worker of sluice.workers) worker.sigstop(); // the backlog counts the rows of commits
   const sendAndLoseReply = async () => {
-    // The connections that lost replies before were reset, and a new one must be ready before it loses any.
+    // Connections that lost replies were reset, and a new one must be ready before it loses any.
     const isReady = async () =>
       (await producer.send(api.baseUrl, [producer.nextEvent()])).outcome === 'acknowledged';
     await until(isReady, 'the API reaches Redis');
     const rowsBefore = await acceptedRows();
-    // Without a key nothing but the commit's number tells the repeat from another event.
+    // The events have no keys, so only the commit's number distinguishes the repeat from another request.
     const events = Array.from({ length: 20 }, () => {
       const { idempotency_key: _, ...event } = producer.nextEvent();
       return event;
@@ -139,8 +138,8 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
     }
     return answer;
   };
-  // If the machine pauses for as long as a commit may take, it is not repeated, and a reply may come just as
-  // the proxy passes again: then another one is made.
+  // If the machine pauses for as long as a commit may take, the commit is not repeated, and a reply may come just when the proxy passes
+  // data again. Then another commit is tried.
   await until(
     async () =>
       (await sendAndLoseReply()).outcome === 'acknowledged' && (await countRepeats()) > repeatsBefore,
@@ -152,7 +151,7 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
   producer.close();
 });
 
-test('does not report as refused what a late copy of its commit may still store', async () => {
+test('does not report a request as refused that a late copy of its commit may still store', async () => {
   const [api] = sluice.api;
   assert.ok(api);
   const producer = await newProducer(sluice);
@@ -160,9 +159,9 @@ test('does not report as refused what a late copy of its commit may still store'
   await untilDrained(sluice, redis);
   const event = producer.nextEvent();
   const large = { ...event, properties: { ...event.properties, ...filler(50_000) } };
-  // Not by the number of bytes: the API process also writes its metrics to Redis, tens of kilobytes every two seconds.
+  // Not recognised by the number of bytes, since the API process also writes tens of kilobytes of metrics to Redis every two seconds.
   const isSent = proxy.lookFor('filler 49');
-  // The first copy takes so long that the second one, on a new connection, overtakes it.
+  // The first copy is delayed so long that the second one, on a new connection, overtakes it.
   proxy.delay(10_000);
   await redis.hincrby(shardKeys.state(0), 'bytes', 1e12); // no room in the backlog, until the first copy comes
   const answer = producer.send(api.baseUrl, [large]);
@@ -192,7 +191,7 @@ test('stores everything once while replies of Redis are lost again and again', a
       proxy.pass();
       await load.more(30);
     }
-    // Longer than the deadline of a commit.
+    // Replies are now lost for longer than the deadline of a commit.
     proxy.dropReplies();
     await load.more(12, { outcomes: unavailable });
     proxy.pass();
@@ -207,7 +206,7 @@ test('answers 503, not 400, for a known environment when an API process starts w
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   await api.stop();
   await server.stop();
-  // It cannot become ready, so its start is not waited for.
+  // The process cannot become ready, so the test does not wait for its start.
   const restarted = api.restart();
   const answers = async () => (await fetch(`${api.baseUrl}/health/live`)).status === 200;
   await until(answers, 'the API process listens');

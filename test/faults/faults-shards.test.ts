@@ -1,5 +1,4 @@
-// Segments of different shards are different segments, whatever their numbers: a table holds the segments of all shards
-// and knows them only by number.
+// Segments of different shards never have the same number: a table holds the segments of all shards and knows them only by their numbers.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -39,7 +38,7 @@ async function untilAllStored(): Promise<void> {
 
 test('stores the first segments of every shard after a restore although the clock is behind', {}, async () => {
   const producers = await newProducers();
-  // The numbers of all shards go on above this one, which is ahead of the clock.
+  // The numbers of all shards must continue above this one, which is ahead of the clock.
   const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
   await sluice.rows(`INSERT INTO stored_events (app_id, segment) VALUES ('', ${ahead})`);
   await redis.flushall();

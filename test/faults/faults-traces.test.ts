@@ -1,5 +1,5 @@
-// Redis holds what was sent only in the rows of segments, and the logs never do. For counts and keys identities are hashed,
-// and no error repeats data.
+// Redis holds what was sent only in the rows of segments, and logs never do. Identities in counts and keys are hashed, and no error repeats
+// data.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -35,7 +35,7 @@ function assertNotIn(contents: ReadonlyMap<string, string>, mark: string): void 
   }
 }
 
-/** What is sent to the other endpoints, and what every endpoint refuses. */
+/** Sends records to the other endpoints, and bodies that every endpoint refuses. */
 async function sendElsewhere({ mark, appId: app_id }: Producer): Promise<void> {
   const identity = `${mark}@example.com`;
   const properties = { [`${mark} key`]: mark };
@@ -105,7 +105,7 @@ test('no log holds what was sent when rows are refused by ClickHouse', async () 
   assert.ok(member);
   const [table, number] = member.split(':');
   const { mark, appId } = producer;
-  // Their stamps come from the commit above them.
+  // In place of its stamps, which the commit above adds, each row has this.
   const stamps = '9\n';
   const id = '00000000000000000000000000000001';
   const identity = `${mark}@example.com`;

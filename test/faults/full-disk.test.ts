@@ -1,4 +1,4 @@
-// ClickHouse's disk is full to the last byte while a deletion is pending, ClickHouse is killed on it, and there is room again.
+// ClickHouse's disk is full to the last byte while a deletion is pending; ClickHouse is killed there, and then there is room again.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -35,7 +35,7 @@ afterEach(async () => {
   for (const close of open.splice(0).toReversed()) await close();
 });
 
-/** A folder on a disk of its own. */
+/** Creates a folder on its own disk. */
 const disks = {
   tmpfs: () => {
     const disk = createSmallDisk();
@@ -50,7 +50,7 @@ const disks = {
   },
 } as const;
 
-/** Takes all room, without writing it. */
+/** Takes all room of a disk without writing to it. */
 function fill(dir: string): void {
   for (const [part, size] of [
     ['large', 0.99],
@@ -102,15 +102,15 @@ for (const [kind, tool] of [
       const client = connectClickHouse({ url: clickhouse.url, database: 'sluice' });
       open.push(() => client.close());
 
-      // Its users are in ClickHouse when the disk is filled, so that its round is what meets that.
+      // ClickHouse has the request's users before the disk is full, so that the round is what fails.
       const requestId = await withRedis(sluice, (redis) =>
         withMaintenanceLock(redis, 'restore', async () => {
           const id = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
           await until(
             async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0,
-            'its users are kept',
+            'ClickHouse has the users of the request',
           );
-          // A write under way would fail in the middle, which ends ClickHouse.
+          // A write that is under way would fail in the middle, and end ClickHouse.
           for (const worker of sluice.workers) worker.sigstop();
           await until(
             async () => (await clickhouse.query(underWay)).trim() === '0',
@@ -150,7 +150,7 @@ for (const [kind, tool] of [
         rows.map(({ identity }) => identity),
         ['bob', 'carl'],
       );
-      // It looks now and then.
+      // The worker retries only now and then.
       await until(
         async () => (await readiness(sluice)).missing.length === 0,
         'the API says that nothing is missing',

@@ -1,5 +1,5 @@
-// A store that is started with an older copy of its own files, as after a virtual machine was set back: it is told apart, and nothing
-// acts on it.
+// A store that is started with an older copy of its own files, as after a virtual machine was set back, is noticed, and nothing acts on its
+// data.
 
 import assert from 'node:assert/strict';
 import { cpSync, rmSync } from 'node:fs';
@@ -28,14 +28,14 @@ import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let redis: Redis;
-/** Where copies of a store are put aside. */
+/** The folder for copies of a store's files. */
 let aside: string;
-/** A request whose users are unknown since Redis was loaded. */
+/** A deletion request whose users are unknown since Redis was loaded. */
 let unknownRequest: string;
 
 before(async () => {
   aside = tempDir('aside');
-  // Such a Redis loses nothing of its own: what it lacks after a start was taken from it.
+  // This Redis syncs every write, so it lacks after a start only what was taken from it.
   sluice = await startSluice({ redis: await startRedis(), env: { JOB_LOCK_MS: '1000' } });
   redis = connectTestRedis(sluice.redisUrl);
 });
@@ -52,7 +52,7 @@ type Event = { readonly identity: string; readonly idempotency_key: string };
 const eventsOf = (name: string, count: number, identity = name): Event[] =>
   Array.from({ length: count }, (_, number) => ({ identity, idempotency_key: `${name}-${number}` }));
 
-/** Sends each event in a request of its own; settles with how many were answered with each status. */
+/** Sends each event in its own request; settles with the number of answers by status. */
 async function send(appId: string, events: readonly Event[]): Promise<Record<number, number>> {
   const statuses: Record<number, number> = {};
   for (const event of events) {
@@ -84,7 +84,7 @@ const isReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).stat
 
 const readReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
 
-/** Readiness shows only the connection of records: other connections, and what the process has read, may follow a moment later. */
+/** Readiness covers only the connection for records; other connections, and what the process has read, may follow a moment later. */
 async function untilReady(): Promise<void> {
   const [account, appId] = current;
   const serves = async () =>
@@ -96,7 +96,7 @@ async function untilReady(): Promise<void> {
 
 const readNumber = async () => Number(await redis.hget(registryKeys.witness, 'number'));
 
-/** Settles when both stores have counted on since: from here on what they had before is told apart. */
+/** Settles when both stores have counted further; from then on an older copy of what they had before is noticed. */
 async function untilCountedOn(): Promise<void> {
   const from = await readNumber();
   await until(
@@ -144,7 +144,7 @@ test('a Redis that was set back accepts and decides nothing, and is loaded like 
   await untilCountedOn();
 
   await putBack('redis');
-  // The first that reaches Redis again says so.
+  // The first process that reaches Redis again notices that it is old.
   const statuses = new Set<number>();
   await until(async () => {
     for (const status of Object.keys(await send(appId, eventsOf('since', 5)))) statuses.add(Number(status));
@@ -185,7 +185,7 @@ async function untilSetBack(): Promise<void> {
   );
 }
 
-test('a ClickHouse that was set back stores and completes nothing until it is recovered; then nobody deleted is there, and what it lacks may be sent again', async () => {
+test('a ClickHouse that was set back stores and completes nothing until it is recovered; then no deleted user is there, and lost records may be sent again', async () => {
   const [account, appId] = await newAccount();
   await send(appId, [...eventsOf('kept', 5), ...eventsOf('erased', 5)]);
   await untilStored(sluice);
@@ -204,7 +204,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
 
   await putBack('clickhouse');
   await untilSetBack();
-  assert.ok(await isReady(), 'records are taken and wait');
+  assert.ok(await isReady(), 'records are accepted and wait');
   assert.deepEqual(await send(appId, eventsOf('waits', 3)), { 200: 3 });
   const pending = await submitAccepted(sluice, token, [{ identity: 'kept' }]);
   const compared = (await sluice.admin('state', 'compare')) as Compared;
@@ -224,20 +224,20 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
     submit_again: unknown,
   } = (await sluice.admin('state', 'recover')) as Recovered;
   assert.deepEqual([recovered, again.rows], [[0], 5]);
-  // It was completed so shortly before the copy was made that clocks do not tell which came first.
+  // This request was completed so shortly before the copy was made that the clocks cannot decide which came first.
   assert.deepEqual(
     unknown.map(({ deletion_request_id: id }) => id),
     [unknownRequest],
   );
   await untilComplete(sluice, token, pending);
-  // It compares every few seconds.
+  // The API compares every few seconds.
   await until(async () => !(await readReady()).includes('set back'), 'the API knows of the recovery');
   await send(appId, [...eventsOf('lost', 60), ...eventsOf('waits', 3), ...eventsOf('silent', 2)]);
   await untilStored(sluice);
   const counts = ['lost', 'waits', 'erased', 'kept', 'silent'].map((identity) => countRows(appId, identity));
   assert.deepEqual(await Promise.all(counts), [60, 3, 0, 0, 0]);
 
-  // What Redis is loaded from is as new as it was.
+  // ClickHouse again has the newest state, from which Redis is loaded.
   await redis.flushall();
   assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   await untilReady();
@@ -257,7 +257,7 @@ test('a recovery that is repeated after a kill names the requests with unknown u
   await putAside('clickhouse');
   const requestId = await deleteNow(sluice, await getToken(sluice, account), [{ identity: 'unknown' }]);
   await untilCountedOn();
-  // As when a month has passed, or Redis was lost since.
+  // The hashes of a request's users are also missing after a month, or after a loss of Redis.
   await redis.del(registryKeys.deletedUsers(requestId));
   await putBack('clickhouse');
   await untilSetBack();
@@ -327,11 +327,11 @@ test('while ClickHouse stands still changes are answered soon, no change that re
       method,
       headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      // Five seconds, and whatever a busy machine adds; ClickHouse's own time is over after a minute.
+      // Five seconds, plus the time by which a busy machine is late; ClickHouse's own deadline is a minute.
       signal: AbortSignal.timeout(20_000),
     });
-    const said = (await reply.json()) as { err?: { code: string }; copied?: boolean };
-    return [reply.status, said.err?.code ?? said.copied] as const;
+    const answer = (await reply.json()) as { err?: { code: string }; copied?: boolean };
+    return [reply.status, answer.err?.code ?? answer.copied] as const;
   };
   const environment = `/environments/${appId}`;
   sluice.clickhouse.sigstop();
@@ -356,10 +356,10 @@ test('while ClickHouse stands still changes are answered soon, no change that re
   assert.ok(await getToken(sluice, { ...account, apiKey }));
 });
 
-test('what waited in a Redis that was set back is stored once', async () => {
+test('segments that waited in a Redis that was set back are stored once', async () => {
   const [, appId] = await newAccount();
   await untilStored(sluice);
-  // Nothing is stored meanwhile.
+  // The workers store nothing before Redis is set back.
   for (const worker of sluice.workers) worker.sigstop();
   try {
     assert.deepEqual(await send(appId, eventsOf('waiting', 5)), { 200: 5 });

@@ -1,5 +1,5 @@
-// A Redis Cluster of three masters with two replicas each, one of which confirms what is acknowledged. The cluster itself makes a replica
-// of a master that is away the master: the service goes on, and nothing that it acknowledged is lost, doubled or forgotten.
+// A Redis Cluster of three masters with two replicas each, one of which confirms what is acknowledged. The cluster itself replaces a master
+// that is away by one of its replicas: the service continues, and nothing that it acknowledged is lost, doubled or forgotten.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -68,7 +68,7 @@ for (const [what, key] of [
   ['a shard', shardKeys.state(1)],
   ['the registry', registryKeys.epoch],
 ] as const) {
-  test(`a replica of the killed master of ${what} takes over, and its state is made its own first`, async () => {
+  test(`a replica of the killed master of ${what} takes over, and the state is handed over to it first`, async () => {
     const account = await createTestAccount(sluice, 'Kept');
     const [appId = ''] = account.appIds;
     const token = await getToken(sluice, account);
@@ -80,7 +80,7 @@ for (const [what, key] of [
         ? cluster.redis.hget(registryKeys.primary, 'id')
         : cluster.redis.hget(key, 'primary');
     const before = await primaryField();
-    assert.ok(before, 'the state says whose it is');
+    assert.ok(before, 'the state names its server');
     await underLoad(async () => {
       await master.kill9();
       await untilAnother(key, master);
@@ -109,7 +109,7 @@ test('a frozen master is replaced; thawed, it decides nothing', async () => {
   await cluster.untilReplicated(2);
 });
 
-test('a master without a replica that confirms acknowledges nothing, and others go on', async () => {
+test('a master without a replica that confirms acknowledges nothing, and the others continue', async () => {
   const servers = [...cluster.masters, ...cluster.replicas];
   const master = await cluster.ownerOf(shardKeys.state(0));
   const replicas = servers.filter(

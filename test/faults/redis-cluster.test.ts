@@ -1,5 +1,5 @@
-// The same code on three Redis masters and two ClickHouse servers: four shards, and the registry. Each master and each server
-// has its own shards, and a fault of one affects the others as little as possible.
+// The same code on three Redis masters and two ClickHouse servers, with four shards. Each master and each server has its own shards, and a
+// fault of one affects the others as little as possible.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -89,7 +89,7 @@ async function shardsOf(master: RedisHandle): Promise<number[]> {
   return held;
 }
 
-/** Runs load on every shard while `fault` happens; then everything must be as promised. */
+/** Runs load on every shard while `fault` happens; then checks every promise. */
 async function underLoad(fault: (loads: readonly Load[]) => Promise<void>): Promise<void> {
   const targets = sluice.api.map(({ baseUrl }) => baseUrl);
   const before = producers.map(({ settled }) => settled.length);
@@ -116,7 +116,7 @@ test('takes and stores the records of all shards, each shard on its master', asy
   assert.deepEqual(
     held.map(({ length }) => length > 0),
     [true, true, true],
-    'every master holds a shard, otherwise the test shows little',
+    'every master holds a shard',
   );
   await underLoad(async (loads) => {
     await Promise.all(loads.map((load) => load.more(40)));
@@ -153,8 +153,8 @@ for (const [what, key, number] of [
     });
     for (const shard of affected) {
       const counts = countOutcomes((producers[shard] as Producer).settled.slice(before[shard]));
-      // A send that certainly did not arrive is refused as overloaded. So only what was under way may be unknown: at the
-      // kill, and perhaps twice more if a busy machine paused. Otherwise all of the 20 and more would be unknown.
+      // A request that certainly did not reach Redis is refused as overloaded. So only requests that were under way may be unknown: at the
+      // kill, and perhaps twice more if a busy machine paused. If all failures counted as unknown, they would be 20 and more.
       assert.ok(counts.overloaded > 0 && counts.unknown <= 3 * clients, JSON.stringify(counts));
     }
   });
@@ -207,13 +207,13 @@ test('holds rate limits over all processes, and tokens end with their key', asyn
   assert.ok(accounts.some(({ account_id }) => account_id === account.accountId));
 });
 
-test('shows what a device sends, also when the master that passed it on is away', async () => {
+test('shows what a device sends, even while the master that passed it on is away', async () => {
   const [one, two] = sluice.api as [ApiHandle, ApiHandle];
   const { pairing, code } = await beginPairing(one.baseUrl, sluice.appId);
   const page = openLivePage(two.adminUrl, { token: sluice.adminToken, code });
   try {
     await page.heard('paired');
-    // The page's process listens to the first master, and to the next one when that is gone.
+    // The page's process listens to the first master, and to the next one while that is away.
     await (cluster.masters[0] as RedisHandle).kill9();
     await page.heard('gap');
     await (cluster.masters[0] as RedisHandle).restart();
@@ -231,7 +231,7 @@ test('shows what a device sends, also when the master that passed it on is away'
   }
 });
 
-test('notices an emptied master, goes on with the others, and recovers by a restore', async () => {
+test('notices an emptied master, continues with the others, and recovers by a restore', async () => {
   const emptied = await cluster.masterOf(shardKeys.state(3));
   assert.deepEqual(await shardsOf(emptied), [3]);
   await untilDrained();
@@ -240,11 +240,11 @@ test('notices an emptied master, goes on with the others, and recovers by a rest
     const body = { app_id: producers[shard]?.appId, event: 'Emptied', identity: 'emptied@example.com' };
     return post(sluice.baseUrl, '/api/track', body);
   };
-  // The script refuses at once, but a machine that pauses may leave it unknown whether it did.
+  // The script refuses at once, but if the machine pauses, the outcome may be unknown.
   const { status, code } = await until(async () => {
     const answer = await send(3);
     return answer.code !== 'unknown' && answer;
-  }, 'the shard says what it lacks');
+  }, 'the shard is refused');
   assert.deepEqual([status, code], [503, 'overloaded']);
   for (const shard of [0, 1, 2]) assert.equal((await send(shard)).status, 200);
   const readiness = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).json();

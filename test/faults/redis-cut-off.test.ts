@@ -1,4 +1,4 @@
-// A primary of Redis that is cut off from its replicas and the sentinels, but not from some API processes and workers: they go on
+// A primary of Redis that is cut off from its replicas and the sentinels, but not from some API processes and workers: these continue
 // beside those that follow the new primary, and nothing that they do counts.
 
 import assert from 'node:assert/strict';
@@ -12,7 +12,7 @@ import { type RedisHandle, type SluiceHandle, startSluice } from '../harness/ser
 import { until } from '../harness/wait.js';
 
 let redis: RedisReplicasHandle;
-/** Of the processes that follow the sentinels, and of those that know the first server only. */
+/** `followers` are processes that follow the sentinels; `left` know the first server only. */
 let followers: SluiceHandle;
 let left: SluiceHandle;
 
@@ -47,10 +47,10 @@ test('processes left with the former primary acknowledge and store nothing, and 
       await until(async () => (await redis.primary()) !== former, 'another server is the primary');
       const acknowledged = lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length;
       await load.more(300);
-      // It still holds itself for the primary.
+      // The former primary still believes that it is the primary.
       assert.match(await ask(former.port, 'info', 'replication'), /^role:master/m);
       assert.equal(lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length, acknowledged);
-      // Nor do they ask to be asked: they know of no later change.
+      // The processes left behind know of no later change, so they report that they are not ready.
       await until(
         async () => (await fetch(`${left.baseUrl}/health/ready`)).status === 503,
         'they are not ready',
@@ -59,7 +59,7 @@ test('processes left with the former primary acknowledge and store nothing, and 
       await redis.untilReplicated(2);
     }),
   );
-  // What those who are left were sent is sent again to the others, under the same keys.
+  // Requests that were sent to the processes left behind are sent again to the others, under the same keys.
   for (const { events, outcome } of [...lonely.settled]) {
     if (outcome !== 'acknowledged' && events.every(({ idempotency_key }) => idempotency_key !== undefined))
       await lonely.send(followers.baseUrl, events);

@@ -1,5 +1,5 @@
-// A Redis with replicas that have to confirm what is acknowledged (`REDIS_REPLICAS_ACK`): a replica that is frozen or killed, and a
-// primary that is lost with its disk.
+// A Redis with replicas that have to confirm what is acknowledged (`REDIS_REPLICAS_ACK`). A replica is frozen or killed, and a primary is
+// lost with its disk.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -25,7 +25,7 @@ import { until } from '../harness/wait.js';
 
 let redis: RedisReplicasHandle;
 let sluice: SluiceHandle;
-/** By which the replicas reach the first server, and the service reaches the primary. */
+/** The replicas reach the first server through `between`; the service reaches the primary through `entrance`. */
 let between: TcpProxy;
 let entrance: TcpProxy;
 const target = { port: 0 };
@@ -74,9 +74,9 @@ test('without a replica that confirms, events and requests get 503 within the de
     const reply = await post(sluice.baseUrl, '/api/track', event);
     assert.deepEqual([reply.status, reply.code], [503, 'unknown']);
     assert.ok(performance.now() - began < answerMsMax);
-    // The worker has no turn, and stores nothing that the replicas do not have.
+    // The worker gets no turn, and stores nothing that the replicas lack.
     assert.equal((await stored()).length, 0);
-    // A take-over could take back what nobody but this primary knows.
+    // The primary does not answer with what only it knows, since a take-over could undo that.
     const asked = await readStatus(sluice, token, requestId);
     assert.equal(asked.status, 503);
     for (const query of ['', '?identity=ada'])
@@ -109,11 +109,11 @@ test('records that replicas have but have not synced are not acknowledged', {
   }
   await until(
     async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200,
-    'it is acknowledged once they have synced',
+    'the record is acknowledged once the replicas have synced',
   );
 });
 
-/** From now on each sync of a server to its disk takes longer than a commit may. */
+/** Delays each sync of a server to its disk from now on by longer than a commit may take. */
 function delaySyncs({ pid }: RedisHandle): Promise<Child> {
   const args = ['-f', '-p', String(pid), '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:delay_enter=3s'];
   return startChild({
@@ -134,7 +134,7 @@ test('one of two replicas is enough', async () => {
   await redis.untilReplicated(2);
 });
 
-test('a primary that is cut off and then lost with its disk takes nothing acknowledged with it', async () => {
+test('a primary that is cut off and then lost with its disk loses nothing that was acknowledged', async () => {
   const [lost, heir, other] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
   const producer = await newProducer(sluice);
   const load = startLoad(producer, { targets: [sluice.baseUrl] });

@@ -1,4 +1,4 @@
-// Sentinels and servers that speak TLS only to others: `rediss-sentinel`.
+// Sentinels and servers that accept only TLS: `rediss-sentinel`.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -54,9 +54,9 @@ before(async () => {
     `unixsocket ${socket}`,
     `dir ${dir}`,
     `sentinel monitor main 127.0.0.1 ${ports[0]} 1`,
-    // They ping once a second, so a server that has just taken over would sometimes count as down within a second.
+    // Sentinels ping once a second, so with a second here a server that has just taken over would sometimes count as down.
     'sentinel down-after-milliseconds main 2000',
-    // If one try comes to nothing, the next one does not come after minutes.
+    // If one failover fails, the next one comes soon, and not after the default of minutes.
     'sentinel failover-timeout main 5000',
   ];
   writeFileSync(file, `${lines.join('\n')}\n`);
@@ -95,12 +95,12 @@ const impatient = `
   }
   console.log('goes on');`;
 
-/** A compiled file. */
+/** The path of a compiled file. */
 function at(path: string): string {
   return fileURLToPath(new URL(`../../${path}`, import.meta.url));
 }
 
-/** Has a process take a turn that a replica confirms; settles with what it says of its connection. */
+/** Has a process take a turn that a replica confirms; settles with what it prints about its connection. */
 async function takeTurnBy(more: NodeJS.ProcessEnv): Promise<string> {
   const REDIS_URL = `rediss-sentinel://127.0.0.1:${sentinelPort}/main`;
   const env = { ...plainEnvironment(), REDIS_URL, REDIS_REPLICAS_ACK: '1', ...more };
@@ -108,7 +108,7 @@ async function takeTurnBy(more: NodeJS.ProcessEnv): Promise<string> {
   return (await promisify(execFile)(process.execPath, args, { env, timeout: 60_000 })).stdout.trim();
 }
 
-test('a process goes on when servers alert it about handshakes that it left, at whatever moment', async () => {
+test('a process continues when servers send TLS alerts about handshakes that it left, at whatever moment', async () => {
   const args = ['--input-type=module', '--eval', impatient];
   const env = { ...plainEnvironment(), PORT: String(ports[0]) };
   const { stdout } = await promisify(execFile)(process.execPath, args, { env, timeout: 120_000 });
@@ -117,7 +117,7 @@ test('a process goes on when servers alert it about handshakes that it left, at 
 
 test('rediss-sentinel asks the sentinels by TLS, and reaches whoever is the primary by TLS', async () => {
   const trusting = { NODE_EXTRA_CA_CERTS: certificate };
-  // A disk may hold up the replica that confirms.
+  // A slow disk may delay the replica that confirms.
   await until(async () => (await takeTurnBy(trusting)) === `true true ${ports[0]}`, 'the primary is found');
   await assert.rejects(takeTurnBy({}), /did not answer in time/);
   await servers[0]?.kill9();

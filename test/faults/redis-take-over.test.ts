@@ -1,4 +1,4 @@
-// A Redis with replicas and sentinels, which make a replica the primary when the primary is away: the service goes on by itself, and
+// A Redis with replicas and sentinels, which make a replica the primary when the primary is away: the service continues by itself, and
 // nothing that it acknowledged is lost, doubled or forgotten.
 
 import assert from 'node:assert/strict';
@@ -19,7 +19,7 @@ import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 import { test } from '../support/test.js';
 
-/** So soon after a fault records are accepted again. */
+/** Records have to be accepted again this soon after a fault. */
 const acceptedAgainMsMax = 10_000;
 
 let redis: RedisReplicasHandle;
@@ -38,7 +38,7 @@ after(async () => {
   await redis?.remove();
 });
 
-/** Does something to the primary under load, and checks what the producer was told when all is well again. */
+/** Causes a fault of the primary under load; once all is well again, checks what the producer was answered. */
 async function underLoad(fault: (primary: RedisHandle, load: Load) => Promise<void>): Promise<void> {
   const producer = await newProducer(sluice);
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
@@ -69,8 +69,8 @@ async function untilAllStored(): Promise<void> {
   }
 }
 
-/** How many documents ClickHouse does not have yet. */
-async function mirrored(): Promise<number> {
+/** How many documents ClickHouse lacks. */
+async function countUnmirrored(): Promise<number> {
   const connection = connectTestRedis((await redis.primary()).url);
   try {
     return await connection.scard(registryKeys.unmirrored);
@@ -192,11 +192,11 @@ test('two take-overs in a row keep keys, tokens, suppressions and deletions that
   );
 });
 
-test('servers that all lost their disks take records once the state was reloaded, and go on doing so', async () => {
+test('servers that all lost their disks accept records once the state was loaded again, and continue to do so', async () => {
   const producer = await newProducer(sluice);
   assert.equal((await producer.send(sluice.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   await untilAllStored();
-  await until(async () => (await mirrored()) === 0, {
+  await until(async () => (await countUnmirrored()) === 0, {
     deadlineMs: 30_000,
     what: 'ClickHouse has the registry',
   });

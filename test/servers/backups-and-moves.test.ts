@@ -1,5 +1,5 @@
-// A backup of several servers is of one moment in one respect: each shard is on the same server in all of its parts. Moves of shards
-// while one is made or restored.
+// A backup of several servers agrees on where shards are: each shard is on the same server in all of its parts. So shards are moved while
+// one is made or restored.
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -24,11 +24,11 @@ before(async () => {
   const [first, second] = sluice.clickhouses.map(({ url }) => url) as [string, string];
   gates = [await startClickHouseGate(first), await startClickHouseGate(second)];
   let appId = '';
-  // Shard 0 is on the home at first.
+  // The primary server has shard 0 at first.
   while (appId === '' || shardOf(appId, shards) !== 0)
     [appId = ''] = (await createTestAccount(sluice, 'A', ['Main Production'])).appIds;
   await send(sluice, '/api/track', { app_id: appId, event: 'E', identity: 'ada' });
-  await until(async () => (await counts()).join() === '1,0', 'it is stored');
+  await until(async () => (await counts()).join() === '1,0', 'the event is stored');
 });
 
 afterEach(() => {
@@ -54,12 +54,12 @@ function byGates(...words: readonly string[]): Promise<unknown> {
   return runAdmin(words, { ...sluice.env, CLICKHOUSE_URL: gates.map(({ url }) => url).join() });
 }
 
-/** Makes a backup until a server is to make a part of it. */
+/** Begins a backup and holds it before the second server makes its part. */
 async function beginBackup(name: string) {
   const [, gate] = gates;
   gate.hold(({ sql }) => sql.startsWith('BACKUP'));
   const made = byGates('backup', 'create', name);
-  await until(() => gate.held.length > 0, 'the home has made its part');
+  await until(() => gate.held.length > 0, 'the primary server has made its part');
   return { gate, made };
 }
 
@@ -80,7 +80,7 @@ test('a backup with all of its parts is not complete if its command was interrup
   gate.release();
   await assert.rejects(made);
   await move(0);
-  // The last part is there soon.
+  // The server completes the last part although the command has failed.
   const parts =
     "SELECT count() FROM system.backups WHERE status = 'BACKUP_CREATED' AND name LIKE '%cut.server-1%'";
   await until(async () => Number(await sluice.clickhouses[1]?.query(parts)) === 2, 'all parts are there');
@@ -108,7 +108,7 @@ test('a backup whose end is marked is not restored without the second part of on
   assert.deepEqual(await counts(), [1, 0]);
 });
 
-test('a restore exchanges nothing if a move of a shard begins before its plan is noted', async () => {
+test('a restore exchanges nothing if a move of a shard begins before its plan is recorded', async () => {
   await sluice.admin('backup', 'create', 'good');
   const [gate] = gates;
   gate.hold(({ sql }) => sql.includes('INSERT INTO sluice_restore.restore_plan'));
@@ -118,7 +118,7 @@ test('a restore exchanges nothing if a move of a shard begins before its plan is
   await until(
     () =>
       withRedis(sluice, async (redis) => ((await readRegistry(redis)).shardServers?.moves ?? []).length > 0),
-    'the move is noted',
+    'the move is recorded',
   );
   gate.release();
   await assert.rejects(restored, /a shard was moved meanwhile|it was paused for too long/);

@@ -1,5 +1,5 @@
-// What the migrations send when CLICKHOUSE_CLUSTER is set. There is no cluster here: the engine parses every statement,
-// and checks every table as far as possible without a keeper.
+// The statements of the migrations when CLICKHOUSE_CLUSTER is set. There is no cluster here: the engine parses every statement, and checks
+// every table as far as it can without a keeper.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -30,7 +30,7 @@ after(async () => {
   await clickhouse?.remove();
 });
 
-/** Notes a statement, which the engine only parses. So no migration ever counts as applied. */
+/** Keeps a statement; the engine only parses it, so no migration ever counts as applied. */
 async function answer(request: IncomingMessage): Promise<string> {
   let body = '';
   for await (const piece of request.setEncoding('utf8')) body += piece;
@@ -88,7 +88,7 @@ test('a table that distinguishes versions of a row does so on a cluster too', as
     (statement) =>
       statement.includes('ReplicatedReplacingMergeTree') &&
       /^ +version /m.test(statement) &&
-      // Otherwise all versions would be kept.
+      // A version in the sorting key would keep all versions.
       !/^ORDER BY .*\bversion\b/m.test(statement),
   );
   assert.ok(replacing.length >= 2);

@@ -1,7 +1,6 @@
-// The statements for tables that are replicated. A deployment sends them all to plain tables and does what it always does. Then each
-// of them goes to replicated tables of two servers with a keeper. Without a port between servers the embedded ClickHouse keeps
-// such tables read-only, so a statement counts as accepted when that is its only fault. What asks all replicas is tried
-// on the same two servers with plain tables.
+// The statements for replicated tables. A deployment works as usual and sends them to plain tables. Then each of them goes to replicated
+// tables of two servers with a keeper. Without a port between servers the embedded ClickHouse keeps such tables read-only, so a statement
+// counts as accepted if that is its only fault. Statements that query all replicas are tried on plain tables of the same two servers.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -45,7 +44,7 @@ const started: Child[] = [];
 const clients: ClickHouseClient[] = [];
 let one: Server;
 let other: Server;
-/** The statements of the service, in their order. Of statements that differ in names and numbers only, it has the first. */
+/** The statements of the service, in their order. Of those that differ only in names and numbers, it has the first. */
 const sent = new Map<string, Statement>();
 
 before(async () => {
@@ -88,8 +87,8 @@ function replicasXml(keeperPort: number, ports: readonly number[], number: numbe
   </clickhouse>`;
 }
 
-/** Sends text to a server as it is; settles with the code of ClickHouse's error, or 0. */
-async function tell(
+/** Sends text to a server unchanged; settles with the code of ClickHouse's error, or 0. */
+async function sendTo(
   server: Server,
   text: string | Buffer,
   parameters = new URLSearchParams(),
@@ -101,7 +100,7 @@ async function tell(
 
 async function run(server: Server, ...statements: readonly string[]): Promise<void> {
   for (const statement of statements) {
-    const { code, text } = await tell(server, statement);
+    const { code, text } = await sendTo(server, statement);
     assert.equal(code, 0, text);
   }
 }
@@ -122,7 +121,7 @@ test('with the statements for replicas an export and a deletion are as exact as 
   const asked = await submitExport(sluice, token, history.users);
   await untilExportComplete(sluice, token, asked);
   const rows = Object.values(history.found).reduce((sum, count) => sum + count, 0);
-  // Failed rows that no field can be read from have no line.
+  // Failed rows of which no field can be read have no line in an export.
   assert.ok((await readRecords(sluice, token, asked)).length >= rows - 2);
 
   const before = await dumpTables(sluice);
@@ -137,12 +136,12 @@ test('with the statements for replicas an export and a deletion are as exact as 
   for (const sql of texts) assert.doesNotMatch(sql, /joinGet|ENGINE = (Memory|Join|Set)|TEMPORARY/);
 });
 
-/** The codes of what a table says that knows the keeper and no other server, by the kind of statement. */
+/** The errors of a table that reaches the keeper but no other server, by the kind of statement. */
 const readOnly: readonly (readonly [kind: RegExp, ...codes: number[]])[] = [
-  // TABLE_IS_READ_ONLY; or TOO_FEW_LIVE_REPLICAS, since a quorum is asked for.
+  // TABLE_IS_READ_ONLY, or TOO_FEW_LIVE_REPLICAS, since the insert requires a quorum.
   [/^INSERT INTO/, 242, 285],
   [/^TRUNCATE/, 242],
-  // ABORTED: the mutation was read and checked, and nobody can assign it.
+  // ABORTED: the mutation was parsed and checked, but no replica can assign it.
   [/^ALTER TABLE \w+\s+(DELETE|UPDATE)/, 236],
   [/^ALTER TABLE/, 242],
 ];
@@ -157,7 +156,7 @@ test('replicated tables of two servers with a keeper accept every statement, but
     await run(server, `CREATE DATABASE ${database}`);
     for (const { query } of tables) await run(server, asReplicated(query));
   }
-  const replicas = await tell(
+  const replicas = await sendTo(
     one,
     `SELECT min(total_replicas), max(total_replicas) FROM system.replicas WHERE database = '${database}' FORMAT CSV`,
   );
@@ -174,7 +173,7 @@ test('replicated tables of two servers with a keeper accept every statement, but
     const boundary = /^--(\w+)\r\n/.exec(body.toString('latin1'))?.[1];
     const headers: Record<string, string> =
       boundary === undefined ? {} : { 'Content-Type': `multipart/form-data; boundary=${boundary}` };
-    const answer = await tell(one, query === null ? change(body.toString()) : body, replayed, headers);
+    const answer = await sendTo(one, query === null ? change(body.toString()) : body, replayed, headers);
     const [, ...codes] = readOnly.find(([kind]) => kind.test(statement)) ?? [];
     assert.ok([0, ...codes].includes(answer.code), `${sql}\n${answer.text}`);
     const [verb = ''] = statement.split(' ');
@@ -184,14 +183,14 @@ test('replicated tables of two servers with a keeper accept every statement, but
   assert.ok(ALTER >= 4 && INSERT >= 10 && SELECT >= 20, JSON.stringify(replies));
 });
 
-/** The statement that makes a table, for one that is replicated. */
+/** Turns the statement that creates a table into one for a replicated table. */
 function asReplicated(query: string): string {
   return query.replace(/ENGINE = (\w*MergeTree)(?:\((\w+)\))?/, (_, engine, argument) => {
     return `ENGINE = ${engineOf('replicated', engine, argument)}`;
   });
 }
 
-/** A statement for plain tables as it is for replicated ones. */
+/** Turns statements for plain tables into statements for replicated ones. */
 function onReplicas(engine: string): (sql: string) => string {
   return (sql) => sql.replace(/ENGINE = MergeTree ORDER BY tuple\(\)/, `ENGINE = ${engine} ORDER BY tuple()`);
 }
@@ -202,14 +201,14 @@ test('the rights of replicas.sql are rights that ClickHouse knows', async () => 
     .trim()
     .split('\n');
   assert.equal(grants.length, 6);
-  // There is no such user, but a right that does not exist is refused first.
+  // ClickHouse checks the right before it looks for the user, who does not exist here.
   for (const grant of grants) {
-    const answer = await tell(one, grant.replace(/;$/, ''));
+    const answer = await sendTo(one, grant.replace(/;$/, ''));
     assert.match(answer.text, /There is no .*sluice/, grant);
   }
 });
 
-test('without what replicas ask for, a mutation is refused', async () => {
+test('a mutation without the settings for replicas is refused', async () => {
   const [mutation] = [...sent.values()].filter(({ sql }) =>
     sql.startsWith('ALTER TABLE stored_events DELETE'),
   );
@@ -217,10 +216,10 @@ test('without what replicas ask for, a mutation is refused', async () => {
   const parameters = new URLSearchParams(mutation.parameters);
   assert.equal(parameters.get('allow_nondeterministic_mutations'), '1');
   parameters.delete('allow_nondeterministic_mutations');
-  assert.match((await tell(one, mutation.body, parameters)).text, /see allow_nondeterministic_mutations/);
+  assert.match((await sendTo(one, mutation.body, parameters)).text, /see allow_nondeterministic_mutations/);
 });
 
-test('an insert that all replicas must have names their number, and a majority is enough for the others', async () => {
+test('an insert that all replicas must have names their number, and other inserts need a majority', async () => {
   const client = connectTo(one, sluice.database);
   assert.deepEqual(await settingsOfAll(client), { insert_quorum: '2' });
   assert.equal(settingsFor('replicated').insert_quorum, 'auto');
@@ -258,12 +257,12 @@ test('rows are stored as often as they are sent, but only once with a token', as
 test('tables of a round are made and synced on the whole cluster', async () => {
   const client = connectTo(one, sluice.database);
   const codeOf = (promise: Promise<unknown>) => promise.then(() => 0, codeOfFault);
-  // The embedded engine parses both and has no queue for statements of a cluster.
+  // The embedded engine parses both statements, but has no queue for statements of a cluster.
   assert.equal(await codeOf(createScratch(client, 'scratch', 'a UInt64')), 392);
   assert.equal(await codeOf(syncReplicas(client, ['stored_events'])), 139);
 });
 
-test('finds a marker on another replica, and takes no marker for absent while that replica is away', async () => {
+test('finds a marker on another replica, and counts no marker as absent while that replica is away', async () => {
   for (const server of [one, other])
     await run(
       server,
@@ -276,14 +275,14 @@ test('finds a marker on another replica, and takes no marker for absent while th
   await run(other, `INSERT INTO pair.stored_events (app_id, segment) VALUES ('', ${segment.number})`);
   assert.equal(await isStored(client, segment), true);
 
-  // Its insert runs on the other server.
+  // The insert of this segment runs on the other server.
   const insert = `INSERT INTO pair.stored_events (a) SELECT sleepEachRow(1) FROM numbers(120) SETTINGS max_block_size = 1, function_sleep_max_microseconds_per_block = 200000000`;
   const parameters = new URLSearchParams({
     database: 'pair',
     log_comment: insertNameOf(segment),
     query_id: 'slow',
   });
-  const slow = tell(other, insert, parameters);
+  const slow = sendTo(other, insert, parameters);
   await until(() => isInsertRunning(client, segment), 'the insert is seen');
   await run(other, `KILL QUERY WHERE query_id = 'slow' SYNC`);
   await slow;
@@ -291,7 +290,7 @@ test('finds a marker on another replica, and takes no marker for absent while th
 });
 
 test('a mutation is done when each replica has done it', async () => {
-  // Alike from the start, so that both give the mutation one id, as replicas do.
+  // The tables are alike from the start, so both servers give the mutation the same id, as replicas do.
   for (const server of [one, other])
     await run(
       server,
@@ -308,7 +307,7 @@ test('a mutation is done when each replica has done it', async () => {
   const deleted = deleteRows(connectTo(one, 'pair'), 'mutated', predicate, 'mark').then(() => {
     isDone = true;
   });
-  const left = async () => (await tell(one, 'SELECT count() FROM pair.mutated')).text.trim();
+  const left = async () => (await sendTo(one, 'SELECT count() FROM pair.mutated')).text.trim();
   await until(async () => (await left()) === '0', 'one replica has done it');
   assert.equal(isDone, false);
   await run(other, 'SYSTEM START MERGES pair.mutated');

@@ -1,5 +1,5 @@
-// Three ClickHouse servers on one deployment, each with some of the shards: which server has which rows, and that everything
-// that reads, deletes or exports finds all of them.
+// A deployment with three ClickHouse servers, each with some of the shards: which server has which rows, and that everything that reads,
+// deletes or exports finds all of them.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
@@ -58,11 +58,11 @@ import { test } from '../support/test.js';
 
 const serverCount = 3;
 const shards = 6;
-/** A statement to a server that hangs fails after 120 s. */
+/** Well below the 120 s after which a statement to a server that hangs fails. */
 const hangMsMax = 90_000;
 
 let sluice: SluiceHandle;
-/** Has environments on all servers; `appIds` has one of each, in the order of the servers. */
+/** An account with environments on all servers. `appIds` has one of each, in the order of the servers. */
 let wide: TestAccount;
 let token: string;
 
@@ -92,7 +92,7 @@ async function accountOnAll(): Promise<TestAccount> {
   }
 }
 
-/** An account with a single environment, on this server. */
+/** Makes accounts until one has its single environment on this server. */
 async function accountOn(server: number): Promise<TestAccount> {
   for (;;) {
     const account = await createTestAccount(sluice, 'Narrow', ['Main Production']);
@@ -143,7 +143,7 @@ async function writeUsers(account: TestAccount, identity: string, userId: string
   await untilAllStored();
 }
 
-/** Stores a row of a shard in a segment that nobody knows; by default an old one. */
+/** Stores a row of a shard in a segment that no process knows; by default an old one. */
 const storeLate = (
   server: ClickHouseHandle,
   shard: number,
@@ -161,7 +161,7 @@ async function serverNow(appId: string): Promise<ClickHouseHandle> {
   return sluice.clickhouses[listed[shardOf(appId, shards)]?.server ?? -1] as ClickHouseHandle;
 }
 
-/** Runs `work` as a process would that has these URLs and was started before it knew which server has which shard. */
+/** Runs `work` like a process that has these URLs and was started before it knew which server has which shard. */
 async function asProcessWith<T>(
   urls: readonly string[],
   work: (context: RetentionContext) => Promise<T>,
@@ -208,7 +208,7 @@ test('each shard is stored by one server, and every server answers for all', asy
 
 test('a dry run, an export and a deletion reach the rows on all servers, and nothing else', async () => {
   const users = [{ identity: 'ada' }, { identity: 'nobody' }];
-  // On each server: two events, an identification and properties.
+  // Each server has two events, an identification and properties of the user.
   const preview = await submitWith(sluice, token, { users, dry_run: true });
   assert.equal(preview.status, 200, preview.text);
   const found = JSON.parse(preview.text) as { users_found: number; found?: { rows: number }[] };
@@ -241,7 +241,7 @@ test('a dry run, an export and a deletion reach the rows on all servers, and not
     const left = place === 'stored_events' ? [1, 1, 1] : [0, 0, 0];
     assert.deepEqual(await counts(`${place} WHERE app_id != ''`), left, place);
   }
-  // Nothing of the round is left in any server's memory.
+  // No server has tables of the round left in its memory.
   assert.deepEqual(
     await counts(
       `system.tables WHERE startsWith(database, 'sluice') AND startsWith(name, 'deletion_round_')`,
@@ -291,10 +291,10 @@ test('while a server is away its records are accepted and wait, and all others a
     async () => (await showDeletion(sluice, waiting)).state === 'clickhouse_unavailable',
     'the deletion says what it waits for',
   );
-  // A worker of before there were several servers does not take it either.
+  // A worker that was started when there was one server does not take the deletion either.
   const chosen = await asProcessWith([first.url], chooseRequests);
   assert.deepEqual([chosen.requests, chosen.waitsForServers], [[], true]);
-  // What shows the deployment shows the rest.
+  // Commands that show the whole deployment show what the other servers have.
   const index = (await sluice.admin('keys-index', 'status')) as { shards: { complete: boolean | null }[] };
   assert.deepEqual(
     index.shards.map(({ complete }) => complete),
@@ -326,14 +326,14 @@ test('while the first server is away records are accepted, all others are stored
     'the records of the others are stored',
   );
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-  // Its rows are elsewhere, but what makes it sure is at the home.
+  // The user's rows are on another server, but the tables that make the deletion certain are on the primary one.
   const requestId = await submitAccepted(sluice, itsToken, [{ identity: 'joe' }]);
   await until(
     async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable',
     'the deletion waits',
   );
   assert.equal(await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
-  // A move between the others needs it too, and would close its shard.
+  // A move between the other servers needs the primary one too, and would close its shard.
   const placeOf = async (shard: number) => ((await sluice.admin('shards', 'list')) as ShardView[])[shard];
   const movable = 1;
   assert.equal((await placeOf(movable))?.server, 1);
@@ -411,7 +411,7 @@ test('a move that is copying can be reverted, even after a kill; two moves at on
   await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
   await assert.rejects(sluice.admin(...moveTo(9)), /there is no server 9/);
 
-  // The one that began first ends when the other goes on with the move, or the other finds nothing to do.
+  // The move that began first ends when the other one continues it, or the other one finds nothing to do.
   const other = wide.appIds[2] ?? '';
   await sendEvents(sluice, other, 'stay', [{ identity: 'two' }]);
   await untilAllStored();
@@ -436,7 +436,7 @@ test('a process that was paused while its move was taken back copies nothing', a
   const log = createLog('test', 'silent');
   const redis = connect(config, log);
   const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase);
-  // It stands still when it is about to close the shard on the server that it comes from, having looked whether the move is its own.
+  // The process stops before it closes the shard on the server that has it, after it has checked that the move is its own.
   let isTakenBack = false;
   const command = clickhouse.command.bind(clickhouse);
   clickhouse.command = async (parameters) => {
@@ -456,7 +456,7 @@ test('a process that was paused while its move was taken back copies nothing', a
     await clickhouse.close();
   }
   assert.deepEqual([isTakenBack, await counts(its)], [true, [2, 0, 0]]);
-  // It has closed the shard where it is stored. The command that names this server opens it.
+  // The process has closed the shard where it is stored. The command that names this server opens it again.
   await sendEvents(sluice, appId, 'stay', [{ identity: 'back' }]);
   assert.deepEqual(await sluice.admin('shards', 'move', String(shard), '--to', '0'), {
     server: 0,
@@ -481,7 +481,7 @@ const seenBy = () =>
 async function killedAdmin(point: string, ...args: readonly string[]): Promise<void> {
   const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
   await assert.rejects(killed, /ended with SIGKILL/, point);
-  // The next one need not wait until the right of a killed process ends.
+  // Removes the locks of the killed process, so that the next one need not wait until they expire.
   await withRedis(sluice, (redis) =>
     redis.del(registryKeys.restoreLock, registryKeys.backupLock(args[2] ?? '')),
   );
@@ -494,25 +494,25 @@ const sendToAll = async (identity: string) => {
 
 test('a backup covers all servers, the primary one first, even after an interruption', async () => {
   for (const identity of ['fay', 'gus', 'ida']) await sendToAll(identity);
-  // The next test tries to go on with it.
+  // The next test tries to continue this backup.
   await killedAdmin('home_backed_up', 'backup', 'create', 'cut');
   const [listed] = (await sluice.admin('backup', 'list')) as BackupView[];
   assert.equal(listed?.status, 'unknown');
-  // Only the home has made its own by then.
+  // Only the primary server has made its part by then.
   await assert.rejects(sluice.admin('backup', 'restore', 'cut', '--yes'), /the backup cut has no end mark/);
 
   await killedAdmin('home_backed_up', 'backup', 'create', 'all');
-  // The rest of it is of a later time than the home's.
+  // The parts of the other servers are of a later time than that of the primary one.
   await deleteNow(sluice, token, [{ identity: 'gus' }]);
   const [, , appId = ''] = wide.appIds;
   await sendIdentify(sluice, appId, '62', 'fay');
   await untilAllStored();
   const made = (await sluice.admin('backup', 'create', 'all')) as BackupView;
   assert.equal(made.status, 'complete');
-  // Of the base only the home has its part, as if the others were added since.
+  // Only the primary server has its part of the base, as if the others had been added since.
   const based = (await sluice.admin('backup', 'create', 'based', '--base', 'cut')) as BackupView;
   assert.equal(based.status, 'complete');
-  assert.ok((based.bytes ?? 0) < (made.bytes ?? 0), 'it has only what has changed since its base');
+  assert.ok((based.bytes ?? 0) < (made.bytes ?? 0), 'the backup has only what has changed since its base');
   await assert.rejects(
     sluice.admin('backup', 'create', 'wrong', '--base', 'none'),
     /there is no backup none/,
@@ -530,7 +530,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
   for (let event = 0; event < 3; event += 1) await send();
   await sendProperties(sluice, appId, 'go', ['mo']);
   await untilAllStored();
-  // A failed row of the shard, and its keys in the index.
+  // The shard also gets a failed row, and keys in the index.
   await ask(
     sluice.clickhouse,
     `INSERT INTO failed_events (table_name, segment, line, app_id, identity) VALUES ('events', ${64 + shard}, 1, '${appId}', 'mo')`,
@@ -552,9 +552,9 @@ test('a move of a shard that is killed at each step and continued loses and dupl
   const changedFailed = `failed_events WHERE identity = 'mo' AND error = 'changed'`;
   await sendIdentify(sluice, appId, '63', 'kept');
   await untilAllStored();
-  // Merged, its rows come in the same order at every copy.
+  // After a merge the rows come in the same order in every copy.
   await ask(sluice.clickhouse, 'OPTIMIZE TABLE stored_events FINAL', sluice.clickhouse.tester);
-  // Each run is killed at the next point. What is accepted meanwhile waits until the shard is open again.
+  // Each run is killed at the next crash point. Records that are accepted meanwhile wait until the shard is open again.
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   let seen = 3;
   let requestId = '';
@@ -570,14 +570,14 @@ test('a move of a shard that is killed at each step and continued loses and dupl
     former.tester,
   );
   for (const point of crashPoints.move) {
-    // When all are copied, and not one more.
+    // The kill comes right after the last partition was copied.
     await killedAdmin(point === 'partition_copied' ? `${point}:${partitions}` : point, ...move);
     if (point === 'shard_closed') {
       await assert.rejects(
         sluice.admin('backup', 'create', 'cut'),
         new RegExp(`shard ${shard} is being moved`),
       );
-      // Rows of the account may be missing where they are looked for, so nobody answers from them.
+      // Rows of the account may be missing where a query looks for them, so requests that need them are refused.
       for (const [path, body] of [
         ['user_deletion', { users: [{ identity: 'mo' }], dry_run: true }],
         ['user_suppression', { users: [{ identity: 'nobody' }], suppress: true }],
@@ -596,14 +596,14 @@ test('a move of a shard that is killed at each step and continued loses and dupl
         'the deletion waits for the move',
       );
       revision = (await showDeletion(sluice, requestId)).revision ?? 0;
-      // A worker that was paused since before the move stores nothing on either server.
+      // A worker that has been paused since before the move stores nothing on either server.
       await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
       await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
     }
     if (point === 'partition_copied') {
-      // A round that chose the request before is overtaken.
+      // A round that chose the request earlier is overtaken.
       assert.ok(((await showDeletion(sluice, requestId)).revision ?? 0) > revision);
-      // What was copied is compared again, value by value, and copied again although ClickHouse has had the same rows before.
+      // The continued move compares the copy again, value by value, and copies it again although ClickHouse has had the same rows before.
       await ask(
         next,
         `ALTER TABLE stored_events UPDATE session_id = 'changed' WHERE ${its} SETTINGS mutations_sync = 2`,
@@ -626,7 +626,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
     if (point === 'shard_opened') {
       await untilAllStored();
       seen = 4;
-      // A worker that was paused since before the move has no token that this server knows.
+      // A worker that has been paused since before the move has no token that this server knows.
       await assert.rejects(storeLate(next, shard), /Constraint `shard_limits`/);
     }
     if (point === 'shard_switched') {
@@ -656,7 +656,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
   for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'])
     assert.equal((await counts(`${table} WHERE segment % 64 = ${shard}`))[0], 0, table);
 
-  // Records go to the other server from now on, and a key that moved is known there.
+  // From now on records go to the other server, which knows the keys that moved.
   await send();
   await untilAllStored();
   assert.deepEqual(await counts(`stored_events WHERE ${its}`), [0, 1, 0]);
@@ -679,7 +679,7 @@ test('a restore over all servers continues after a kill, and no deleted user com
   await sluice.admin(...back);
   await sendToAll('hal');
   for (const seen of await seenBy()) assert.equal(seen, 'fay 3, hal 3');
-  // Segments that are stored after the backup.
+  // Segments that were stored after the backup.
   const late: [ClickHouseHandle, number, string][] = [];
   for (const appId of [moved, ...others]) {
     const server = await serverNow(appId);
@@ -691,7 +691,7 @@ test('a restore over all servers continues after a kill, and no deleted user com
     `SELECT count() FROM system.tables WHERE database = 'sluice' AND engine LIKE '%MergeTree'`,
     sluice.clickhouse.tester,
   );
-  // The last server has all of its tables by then, the home none.
+  // By then all tables of the last server are exchanged, and none of the primary one.
   const between = `table_exchanged:${Math.floor(1.2 * Number(tables))}`;
   await killedAdmin(between, ...restore);
   for (const seen of await seenBy()) assert.doesNotMatch(seen, /gus|ida/);
@@ -706,7 +706,7 @@ test('a restore over all servers continues after a kill, and no deleted user com
   assert.deepEqual((await identificationsOf('fay')).sort(), [0, 0, 1]);
   for (const [server, shard, segment] of late)
     await assert.rejects(storeLate(server, shard, segment), /Constraint `shard_limits`/);
-  // Workers load their filters of keys by the generation of the index that has them.
+  // The generation of each index that was restored is known, and workers load their filters of keys by it.
   for (const appId of wide.appIds) {
     const shard = shardOf(appId, shards);
     const server = await serverNow(appId);
@@ -736,14 +736,14 @@ test('refuses servers in another order, a server named twice, and one server too
   const ids = await idsOfViews();
   assert.deepEqual(await migrated(urls), []);
   assert.equal(await idsOfViews(), ids);
-  // No process starts without a server that has shards.
+  // No process starts without the URL of each server that has shards.
   await assert.rejects(
     runProgram('workers/main.js', [], { ...sluice.env, CLICKHOUSE_URL: first }),
     /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d \(from 0\): name all servers, in their order/,
   );
 });
 
-test('a process with another order of servers, or whose address leads to another one by now, reads nothing there', async () => {
+test('a process with another order of servers, or with an address that now leads to another server, reads nothing there', async () => {
   const [first, second, third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
   const isWrong = (error: Error) => {
     assert.ok(error instanceof WrongServer);
@@ -777,7 +777,7 @@ test('a process with another order of servers, or whose address leads to another
     );
     target.port = second.port;
     proxy.reset();
-    // The next statement may meet the connection before its end is known.
+    // The next statement may still use the connection before its end is noticed.
     const readAfterReset = await readOn(servers.all[1]).catch((error: NodeJS.ErrnoException) => error);
     if (readAfterReset instanceof Error) assert.equal(readAfterReset.code, 'ECONNRESET');
     assert.equal(await readOn(servers.all[1]), '1\n');
@@ -814,7 +814,7 @@ test('a process whose CLICKHOUSE_URL is out of date answers nothing from one ser
     }),
     notNamed,
   );
-  // Nothing is that old.
+  // No row is that old.
   for (const appId of wide.appIds) await sluice.admin('environments', 'set', appId, '--retain-days', '3650');
   assert.equal(await asBefore((context) => expireRows(context, Date.now())), 'busy');
   await asBefore(async ({ redis, clickhouse, log }) => {
@@ -828,7 +828,7 @@ test('a process whose CLICKHOUSE_URL is out of date answers nothing from one ser
 const spanning = (database: string) =>
   `SELECT name, uuid FROM system.tables WHERE database = '${database}' AND engine = 'Distributed' ORDER BY name`;
 
-test('a deployment with one server gets more, and every one of them shows what it has', async () => {
+test('a deployment with one server gets more, and every server shows all rows', async () => {
   const [first, ...others] = sluice.clickhouses.map(({ testerUrl }) => testerUrl) as [string, ...string[]];
   const database = 'grown';
   await migrateServers({ urls: [first], database, cluster: undefined });
@@ -842,11 +842,11 @@ test('a deployment with one server gets more, and every one of them shows what i
   const migrating = migrateServers({ urls: [first, ...others], database, cluster: 'sluice' }).finally(() => {
     isMigrated = true;
   });
-  // There is a view of each name at any moment.
+  // Each view must exist at every moment.
   while (!isMigrated) assert.equal(await server.query(isThere), `${spanningViews.length}\n`);
   await migrating;
   assert.equal((await server.query(spanning(database))).trim().split('\n').length, spanningViews.length);
-  // As a later version leaves them that changes the columns, killed before it has made a view anew.
+  // Leaves the tables of a later version that changes the columns and was killed before it had replaced a view.
   await server.query(`ALTER TABLE ${database}.users DROP COLUMN email`);
   await server.query(`CREATE TABLE ${database}.next_users AS ${database}.users`);
   await migrateServers({ urls: [first, ...others], database, cluster: 'sluice' });
@@ -880,7 +880,7 @@ test('a process sends nothing to another deployment that all of its URLs lead to
         const read = (client: ClickHouseClient) =>
           client.query({ query: 'SELECT 1', format: 'TabSeparated' });
         for (const client of all) await (await read(client)).text();
-        // From here on their addresses lead elsewhere.
+        // From here on the addresses lead to another deployment.
         await onAll(
           `ALTER TABLE ${database}.server_number UPDATE deployment = 'other' WHERE 1 SETTINGS mutations_sync = 2`,
         );
@@ -917,7 +917,7 @@ test('a process sends nothing to another deployment that all of its URLs lead to
     },
     database,
   );
-  // A new first server in the place of a lost one gets to know to which deployment the others belong.
+  // A new first server that replaces a lost one learns to which deployment the others belong.
   await ask(home, `TRUNCATE TABLE ${database}.server_number`, home.tester);
   await migrateServers({ urls, database, cluster: 'sluice' });
   const numbers = await onAll(`SELECT number, deployment FROM ${database}.server_number`);
@@ -930,7 +930,7 @@ test('restores servers that are empty, and a Redis that is empty too', async () 
   const restored = (await sluice.admin('backup', 'restore', 'all', '--yes')) as RestoredBackup;
   assert.equal(restored.state, 'restored');
   await untilRegistryIsRead(sluice);
-  // Nobody knows of the requests after the home's backup any more. The others' had no events of Gus by then.
+  // The primary server's backup lacks the later requests. The parts of the other servers are from when Gus had no events any more.
   for (const seen of await seenBy()) assert.match(seen, /^fay 3(, gus \d)?, ida 3$/);
   await sendToAll('hal');
   for (const seen of await seenBy()) assert.match(seen, /^fay 3(, gus \d)?, hal 3, ida 3$/);

@@ -1,5 +1,5 @@
-// Moves of shards between two ClickHouse servers beside other work: an index of keys that grows or is rebuilt, a server that is
-// away, other moves, and processes that stood still.
+// Moves of shards between two ClickHouse servers beside other work: an index of keys that grows or is rebuilt, a server that is away, other
+// moves, and processes that were paused.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -33,7 +33,7 @@ import { until } from '../harness/wait.js';
 import { test } from '../support/test.js';
 
 const shards = 4;
-/** Of these shards each server has two: 0 and 2, 1 and 3. */
+/** The shard that the tests move. One server has shards 0 and 2, the other one 1 and 3. */
 const shard = 0;
 
 let sluice: SluiceHandle;
@@ -81,7 +81,7 @@ async function placeOf(which = shard): Promise<ShardView> {
   return listed[which] as ShardView;
 }
 
-/** Has a worker run meanwhile; settles when all records are stored. */
+/** Does some work while a worker runs; settles when all records are stored. */
 async function withWorker(work: () => Promise<unknown>): Promise<void> {
   const worker = await sluice.addWorker();
   try {
@@ -105,8 +105,8 @@ const send = (key: string, which = shard) =>
 
 const countOf = (event: string) => ask(0, `SELECT count() FROM events WHERE event = '${event}'`);
 
-/** A server as a worker has it that stands still, while `meanwhile` happens, before it sends the first such statement. */
-function standingStill(
+/** The connection of a worker that is paused, while `meanwhile` happens, before it sends the first statement of this kind. */
+function pausedBefore(
   client: ClickHouseClient,
   isIt: (query: string) => boolean,
   meanwhile: () => Promise<unknown>,
@@ -128,7 +128,7 @@ function standingStill(
   });
 }
 
-/** What a worker does that has the shard on this server. */
+/** Indexes keys like a worker that believes the shard to be on this server. */
 const index = (clickhouse: ClickHouseClient) =>
   indexKeys({ redis, clickhouse, epoch, crash: noCrash, log }, shard);
 
@@ -143,10 +143,10 @@ test('markers of other shards do not count as keys of a moved one, and its own m
   await withWorker(() => withRedis(sluice, forgetKeys));
   await withWorker(() => send('second'));
   await index(former);
-  // The generation of shard 2 looks like the number of a segment of this shard.
+  // The generation of shard 2 looks like a segment number of shard 0.
   const generation = String((1n << 63n) + 64n);
   assert.ok(await writeMarker(former, 2, { indexedTo: '64', generation }, undefined));
-  // As a restore leaves it on each server.
+  // A restore may leave such a marker on each server.
   const stale = { indexedTo: '1', generation: String((1n << 63n) + 1n) };
   assert.ok(await writeMarker(next, shard, stale, undefined));
   const before = (await readMarkers(former)).get(shard);
@@ -159,26 +159,23 @@ test('markers of other shards do not count as keys of a moved one, and its own m
     await ask(1, `SELECT count() FROM stored_keys WHERE hash = 0 AND segment = ${stale.generation}`),
     '0',
   );
-  // Workers load their filters again.
+  // A higher generation makes workers load their filters again.
   assert.ok(after !== undefined && after.generation > before.generation);
   assert.equal(await generationKnown(), after.generation);
   await move(0);
 });
 
-test('a worker that stood still during a move writes neither a key nor a marker on the old server', async () => {
+test('a worker that was paused during a move writes neither a key nor a marker on the old server', async () => {
   const [former, next] = clients;
   await withWorker(() => send('third'));
   const isMarkers = (query: string) => query.includes('SELECT rest AS shard');
   const left = `SELECT count() FROM stored_keys WHERE hash = 0 AND rest = ${shard} OR hash != 0 AND segment % 64 = ${shard}`;
-  await assert.rejects(
-    index(standingStill(former, isMarkers, () => move(1))),
-    /exchanged or moved meanwhile/,
-  );
+  await assert.rejects(index(pausedBefore(former, isMarkers, () => move(1))), /exchanged or moved meanwhile/);
   assert.equal(await ask(0, left), '0');
   await move(0);
-  // The same when it has read the marker.
+  // The same holds if the worker was paused after it had read the marker.
   const isKeys = (query: string) => query.startsWith('INSERT INTO stored_keys');
-  await assert.rejects(index(standingStill(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
+  await assert.rejects(index(pausedBefore(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
   assert.equal(await ask(0, left), '0');
   await index(next);
   await move(0);
@@ -189,7 +186,7 @@ test('a worker that stood still during a move writes neither a key nor a marker 
   assert.equal(await countOf('third'), '1');
 });
 
-test('a rebuild of the index that goes on where a shard was moved from begins again', async () => {
+test('a rebuild of the index that continues on the former server of a moved shard begins again', async () => {
   const [former, next] = clients;
   const keys = `SELECT count() FROM stored_keys FINAL WHERE hash != 0 AND segment % 64 = ${shard}`;
   await index(former);
@@ -199,15 +196,15 @@ test('a rebuild of the index that goes on where a shard was moved from begins ag
   const state = shardKeys.state(shard);
   assert.equal(await runScript(redis, scripts.noteRebuild, [state], [epoch, '', asked]), 1);
   const before = await generationIn(former);
-  // It has stood still before it adds the keys, and its statement is lost.
+  // The worker is paused before it adds the keys, and its statement is lost.
   const isKeys = (query: string) => query.startsWith('INSERT INTO stored_keys (hash, rest, segment) ');
-  await assert.rejects(index(standingStill(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
+  await assert.rejects(index(pausedBefore(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
   const noted = JSON.parse((await redis.hget(state, 'keys_rebuild')) ?? '') as {
     generation: string;
     to: string;
   };
   assert.equal(noted.generation, before);
-  // As a worker notes it whose keys came to the old server when they were copied.
+  // Records the progress of a worker whose keys reached the old server while the shard was copied.
   const further = JSON.stringify({ ...noted, doneTo: noted.to });
   assert.equal(
     await runScript(redis, scripts.noteRebuild, [state], [epoch, JSON.stringify(noted), further]),
@@ -250,7 +247,7 @@ test('a move to a server that is away does not begin; one that has changed nothi
   assert.equal(await countOf('after the moves'), '1');
 });
 
-/** The URLs of gates before the servers, and the environment of a process that goes through them. */
+/** Starts gates before the servers; returns them and a way to move shards through them. */
 async function startGates() {
   const gates = (await Promise.all(sluice.clickhouses.map(({ url }) => startClickHouseGate(url)))) as [
     ClickHouseGate,
@@ -270,7 +267,7 @@ test('a move that fails before it has changed a server is forgotten', async () =
   await assert.rejects(moveThrough(1), /Refused by the gate/);
   assert.equal(gates[0].faked.length, 1);
   assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
-  // The second copy fails when the move is noted, or when it is about to change a server; then that it is forgotten.
+  // The copy that records the move is refused, or that which records its first change; then that which records its end is refused too.
   for (const taken of [0, 1]) {
     let copies = 0;
     gates[0].refuse(({ sql }) => sql.startsWith('INSERT INTO registry') && copies++ >= taken, 999);
@@ -298,7 +295,7 @@ test('before a move changes a server, the second copy records that the move cann
   await move(0);
 });
 
-test('a server that a process opens late for a shard, which was moved meanwhile, is closed for it again', async () => {
+test('a server that a process opens late for a shard that was moved meanwhile is closed for it again', async () => {
   const { gates, moveThrough, close } = await startGates();
   gates[0].hold(({ sql }) => sql.includes(`SELECT ${shard}, 'door'`));
   const late = moveThrough(0);
@@ -312,7 +309,7 @@ test('a server that a process opens late for a shard, which was moved meanwhile,
   assert.match(refusal, /Constraint `shard_limits`/);
 });
 
-/** As a worker does that was paused; under a number above all that a server refuses since earlier moves. */
+/** Stores a row like a paused worker, under a number above all that the server refuses since earlier moves. */
 const storeLate = (server: number) =>
   ask(
     server,
@@ -340,7 +337,7 @@ test('no shard is moved from a server that was set back, and a move that was und
   );
   await killedAt('shard_closed', 1);
   const ready = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
-  // A number that is being copied may arrive after the table was emptied.
+  // A number that is being copied may still arrive after the table was emptied, so the table is emptied again.
   await until(async () => {
     await ask(0, 'TRUNCATE TABLE witness');
     return (await ready()).includes('set back to older data');
@@ -364,7 +361,7 @@ test('a shard that came to a server after the state to which it was set back may
   });
   const to = Number(await redis.hget(shardKeys.state(1), 'stored_to'));
   await ask(1, 'TRUNCATE TABLE witness');
-  // As its copy would have it, which has the other shard up to now.
+  // The witness that an older copy of the server would have, which has the other shard completely.
   await ask(
     1,
     `INSERT INTO witness (part, number, stored_to, stored_records) VALUES ('registry', 1, 0, 0), ('0', 1, 64, 1), ('1', 1, ${to}, 1)`,
@@ -389,14 +386,14 @@ test('a move waits for a restore, and a restore for a move', async () => {
     const meanwhile = () => withMaintenanceLock(redis, other, async () => 'taken');
     assert.equal(await withMaintenanceLock(redis, held, meanwhile), 'locked', `${held}, ${other}`);
   }
-  // It may have been killed.
+  // A continued move gets the lock too, since the process that had it may have been killed.
   const again = () => withMaintenanceLock(redis, 'move', async () => 'taken');
   assert.equal(await withMaintenanceLock(redis, 'move', again), 'taken');
   const lock = registryKeys.maintenanceLock;
   const [held, heldMs] = ['restore another', 3_600_000];
   await redis.set(lock, held, 'PX', heldMs);
   const moving = move(1);
-  await until(async () => (await redis.pttl(lock)) < heldMs / 2, 'it waits');
+  await until(async () => (await redis.pttl(lock)) < heldMs / 2, 'the move waits');
   assert.equal(await redis.get(lock), held);
   await redis.del(lock);
   assert.deepEqual(await moving, moved);
@@ -410,11 +407,11 @@ const seen = () =>
 test('while two shards are moved at once, no query sees a row twice', async () => {
   await withWorker(() => sendEvents(sluice, appIds.get(2) ?? '', 'stay', [{ identity: 'bob' }]));
   const [slow, other] = [await startGates(), await startGates()];
-  // It has read which shards are moved.
+  // The held process has read which shards are being moved.
   slow.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
   const first = slow.moveThrough(1);
   await isHeld(slow.gates[1]);
-  // All rows of the other shard are copied by then.
+  // The other move is held after it has copied all rows of its shard.
   other.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
   const second = other.moveThrough(1, 2);
   await isHeld(other.gates[0]);
@@ -436,11 +433,11 @@ test('while two shards are moved at once, no query sees a row twice', async () =
 
 test('while servers are migrated beside a move, no query sees a row twice', async () => {
   const [migrating, moving] = [await startGates(), await startGates()];
-  // It has read which shards are moved.
+  // The held process has read which shards are being moved.
   migrating.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
   const migrated = runMigrations(migrating.env);
   await isHeld(migrating.gates[1]);
-  // All rows of the shard are copied by then.
+  // The move is held after it has copied all rows of its shard.
   moving.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
   const second = moving.moveThrough(1, 2);
   await isHeld(moving.gates[0]);
@@ -448,7 +445,7 @@ test('while servers are migrated beside a move, no query sees a row twice', asyn
   migrating.gates[1].release();
   await migrated;
   assert.deepEqual(await seen(), ['1', '1']);
-  // What it hides by then is shown when the shard is stored there.
+  // The views hide these rows until the shard is stored on that server.
   moving.gates[0].release();
   await second;
   assert.deepEqual(await seen(), ['1', '1']);
@@ -476,7 +473,7 @@ test('rows are gone when their removal settles, even if it repeats another one o
   await takeOver(client, owned);
   for (let round = 0; round < 12; round += 1) {
     await ask(0, `INSERT INTO stored_keys (hash, rest, segment) VALUES (1, ${round}, 67)`);
-    // It rejects if one is left.
+    // Rejects if a row is left.
     await removeRows(client, 'stored_keys', owned, 'all');
   }
   await endOwnership(client, owned.shard);

@@ -1,4 +1,4 @@
-// Which of several ClickHouse servers answer, when one of them hangs, and which statements are sent to it then.
+// Which of several ClickHouse servers count as there when one of them hangs, and which statements it is sent then.
 
 import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
@@ -15,7 +15,7 @@ import { connectTestRedis } from '../harness/redis-client.js';
 import { startRedis } from '../harness/services.js';
 import { until, within } from '../harness/wait.js';
 
-/** Stands in for a ClickHouse that hangs as long as `hangs` is set, and is gone while `isGone` is. `rewritten`: parts of each table. */
+/** A simulated ClickHouse, which hangs while `hangs` is set, and is gone while `isGone` is. `rewritten`: its parts of each table. */
 async function startServer(number: number, rewritten = 0) {
   const answer = `[\n{"number":${number},"deployment":"of the test","bytes":1,"parts":"${rewritten}"}\n]\n`;
   const state = {
@@ -63,18 +63,18 @@ test('a server that hangs is waited for once, and is there again when it answers
   await assert.rejects(within(asked as Promise<unknown>, 60_000), /aborted/);
   await until(async () => {
     const seen = await there();
-    // By then the server has noticed whatever was given up before.
+    // These requests make sure that the server has noticed which earlier ones were given up.
     for (const _ of [1, 2]) await (await fetch(`${other.url}/ping`)).text();
     return seen.length === 1 && other.held.size > 0;
-  }, 'it is asked again, and nobody waits for the answer');
+  }, 'the server is asked again, and nobody waits for its answer');
 
   other.hangs = false;
   for (const reply of other.held) reply.end(other.answer);
-  await until(async () => (await there()).length === 2, 'it is there again');
+  await until(async () => (await there()).length === 2, 'the server is there again');
   await clickhouse.close();
 });
 
-test('merges that were stopped for a round go on when their server is back, though it went away meanwhile', async () => {
+test('merges that were stopped for a round continue when their server is back, though it went away meanwhile', async () => {
   const store = await startRedis({ appendfsync: 'no' });
   const redis = connectTestRedis(store.url);
   const [home, other] = [await startServer(0), await startServer(1, 1)];
@@ -103,7 +103,7 @@ test('merges that were stopped for a round go on when their server is back, thou
   assert.deepEqual(told, ['SYSTEM STOP MERGES']);
 
   other.isGone = false;
-  await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, 'it is there again');
+  await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, 'both are there');
   await resumeAfterCrash(options);
   assert.ok(told.includes('SYSTEM START MERGES'));
 });
@@ -144,7 +144,7 @@ test('a server to which a connection fails while it is compared is compared agai
   assert.equal(await compared, 'right');
   assert.equal(other.compared, 3);
   await (await query()).text();
-  assert.equal(other.compared, 3, 'it counts as right from then on');
+  assert.equal(other.compared, 3, 'the server counts as the right one from then on');
 });
 
 test('a statement without a deadline of its own does not wait for ever until its server is compared', async () => {

@@ -30,7 +30,7 @@ const dayMs = 24 * hourMs;
 /** A budget too small for any claim, so that the window is the shortest: 15 minutes. */
 const noBytes = 1;
 
-/** A shard with a clock of Redis, and a real time beside it. Workers look when they are told to. */
+/** A shard whose Redis has a clock that the test sets, beside a real time. Workers look only when the test calls them. */
 async function createWorld(claimBytesMax = noBytes) {
   const clock = await withRedisClock(connection);
   const { redis } = clock;
@@ -151,7 +151,7 @@ test('remembers claims that have no room in their bucket as long as others, and 
   await world.work(5 * minuteMs);
   assert.equal(await claimAll('early', 200), 'r'.repeat(200));
   await world.work(3 * minuteMs);
-  assert.equal(await claimAll('early', 200), 's'.repeat(200), 'their window has passed');
+  assert.equal(await claimAll('early', 200), 's'.repeat(200), 'the window of the early ones has passed');
   assert.equal(await claimAll('late', 100), 'r'.repeat(100), 'though the bucket has room again');
   await world.store();
   await world.work(18 * minuteMs);
@@ -195,7 +195,7 @@ test('remembers every claim while no worker runs, however long', async () => {
     assert.equal(await world.claim(`in between ${hour}`), true);
   }
   await world.look();
-  assert.equal(await world.claim('first'), false, 'a worker is back');
+  assert.equal(await world.claim('first'), false, 'a worker runs again');
   await world.store();
   await world.work(14 * minuteMs);
   assert.equal(await world.claim('in between 49'), false);
@@ -212,9 +212,9 @@ test('keeps the claims of a segment that stays outstanding, and of all later one
   await world.work(2 * minuteMs);
   await world.claim('second');
   await world.work(2 * hourMs);
-  assert.ok((await world.redis.zcard(shardKeys.claimMinutes(0))) <= 4, 'idle minutes are not noted');
+  assert.ok((await world.redis.zcard(shardKeys.claimMinutes(0))) <= 4, 'idle minutes are not recorded');
   await world.claim('third');
-  assert.equal(await world.claim('before'), true, 'stored, and older');
+  assert.equal(await world.claim('before'), true, 'the segment of this claim is stored');
   assert.deepEqual([await world.claim('first'), await world.claim('second')], [false, false]);
   assert.ok(Number(await world.look()) > 120, 'the look returns the whole window');
 
@@ -228,7 +228,7 @@ test('forgets the claims of a stored segment while younger ones are outstanding'
   for (let minute = 0; minute < 60; minute += 1) {
     await world.claim(`minute ${minute}`);
     await world.work(minuteMs);
-    // Sealed, so that each minute has its segment.
+    // The fence seals the segment, so each minute has its own.
     await runScript(world.redis, scripts.fence, [shardKeys.state(0)], [epoch]);
   }
   assert.equal(await world.redis.zcard(shardKeys.segments(0)), 60);
@@ -252,7 +252,7 @@ test("a day's step of Redis's clock, ahead and back or for good, ages no claim",
     if (stored) await world.store();
     await world.work(10 * minuteMs);
     await world.step(dayMs);
-    assert.equal(await world.claim('a'), false, 'before a worker looked');
+    assert.equal(await world.claim('a'), false, 'no worker has looked yet');
     await world.work(secondMs);
     assert.equal(await world.claim('a'), false, 'after it');
     await world.step(-dayMs);
@@ -260,10 +260,10 @@ test("a day's step of Redis's clock, ahead and back or for good, ages no claim",
     assert.equal(await world.claim('a'), false, 'back again');
     await world.step(dayMs);
     await world.work(4 * minuteMs);
-    assert.equal(await world.claim('a'), false, 'ahead for good');
+    assert.equal(await world.claim('a'), false, 'the clock stays ahead');
     await world.store();
     await world.work(4 * minuteMs);
-    assert.equal(await world.claimsHeld(), 0, 'and it ends when its time has come');
+    assert.equal(await world.claimsHeld(), 0, 'the claim ends with its window');
   }
 });
 
@@ -343,7 +343,7 @@ test('the progress of the index never goes back', async () => {
     return redis.hget(shardKeys.state(0), 'keys_indexed_to');
   };
   assert.equal(await note('7'), '7');
-  assert.equal(await note('5'), '7', 'another worker was further');
+  assert.equal(await note('5'), '7', 'another worker had indexed more');
 });
 
 test('a commit repeated after a lost reply counts once though the clock jumped by days in between', async () => {
@@ -351,7 +351,7 @@ test('a commit repeated after a lost reply counts once though the clock jumped b
   const send = () => commit(world.redis, [group([eventRecord('a')])], { process: 'p', sequence: 7 });
   assert.equal(await send(), 's');
   await world.step(30 * dayMs);
-  assert.equal(await world.redis.ttl(shardKeys.answers(0)), -1, 'no clock of Redis ends it');
+  assert.equal(await world.redis.ttl(shardKeys.answers(0)), -1, 'no clock of Redis can end the answer');
   await world.work(minuteMs);
   assert.equal(await send(), 's');
   assert.equal((await readBacklog(world.redis, 0)).rows, 1);
@@ -439,7 +439,7 @@ test('after random actions a claim is kept while outstanding or younger than the
       for (const key of taken.keys()) await claimAndCheck(key);
       await world.store();
       await world.work(19 * minuteMs, 47 * secondMs);
-      assert.equal(await world.claimsHeld(), 0, 'what nobody needs is gone');
+      assert.equal(await world.claimsHeld(), 0, 'claims that nobody needs are gone');
     }),
     { numRuns: 150 },
   );

@@ -63,7 +63,7 @@ function valuesOf(table: TableName, order: readonly string[], values = user): st
   return order.map((name) => values[name] ?? columnTypes[types[name] as ColumnType].empty).join(',');
 }
 
-/** The columns of a table in another order: nothing but their names tells which is which. */
+/** The columns of a table in another order, so that only their names show which is which. */
 function reversed(table: TableName): string[] {
   return Object.keys(recordColumns[table]).reverse();
 }

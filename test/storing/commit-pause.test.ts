@@ -14,7 +14,7 @@ const { submit } = await startCommitter({
 });
 
 test('a reply still counts if it came while the process stood still for longer than a commit may take', async () => {
-  // Redis does not know the script before the first one.
+  // Makes Redis know the script: it would refuse the first call.
   await submit(group([eventRecord('a')]));
   standsStill = true;
   assert.deepEqual(await submit(group([eventRecord('a')])), { kind: 'committed', letters: 's' });

@@ -21,7 +21,7 @@ const large = (accountId: string, name: string): Request => ({
 });
 const names = (batch: readonly Request[]) => batch.map(({ name }) => name).join();
 
-test('a small request goes right after the large commit that is under way, whatever else waits', () => {
+test('a small request is committed right after the large commit that is under way, whatever else waits', () => {
   const queue = createCommitQueue<Request>();
   for (let i = 0; i < 100; i++) queue.add({ ...large('A', `a${i}`), decisions: commitBatches.decisionsMax });
   assert.equal(names(queue.take()), 'a0');

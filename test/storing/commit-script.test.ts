@@ -44,7 +44,7 @@ async function sealAll(ageMs = 0, listMax = 100): Promise<string[]> {
   )) as string[];
 }
 
-/** Sets the clock of limits to a time ahead, where it stands still until it is set again. */
+/** Sets the clock of limits to a time ahead, where it stands still until the next call. */
 async function standLimitClock(ms: number): Promise<void> {
   await redis.hset(shardKeys.state(0), 'limit_clock_us', String(ms * 1000), 'limit_clock_ahead_us', '0');
 }
@@ -130,7 +130,7 @@ test('answers a repeated commit as the first time and appends nothing', async ()
   assert.equal(
     await commit(redis, groups, { sequence: 1_000_001 }),
     's',
-    'not r: it recognises its own claim',
+    'not r: the commit recognises its own claim',
   );
   assert.deepEqual(await dumpAll(redis), state);
 });
@@ -144,7 +144,7 @@ test('refuses a late copy of a commit that is older than the last one', async ()
   assert.equal(await commit(redis, [group([eventRecord('c')])], { sequence: 1, process: 'another' }), 's');
 });
 
-test('stores nothing for a caller that found its environments in an older registry than the one that was loaded', async () => {
+test('stores nothing for a caller whose environments are from an older registry than the loaded one', async () => {
   const state = shardKeys.state(0);
   await redis.hset(state, 'registry_version', '1764000000000000');
   const before = await dumpAll(redis);
@@ -165,10 +165,10 @@ test('stores nothing for a caller with an older version of the suppressions than
   );
   assert.deepEqual(await dumpAll(redis), before);
   await runScript(redis, scripts.fence, [state], [epoch, '5']);
-  assert.equal(await commit(redis, groups, { suppressionVersion: 6 }), 'v1764000000000000', 'it never falls');
+  assert.equal(await commit(redis, groups, { suppressionVersion: 6 }), 'v1764000000000000', 'no lower one');
   const sequence = 3_000_001;
   assert.equal(await commit(redis, groups, { suppressionVersion: 1_764_000_000_000_000, sequence }), 's');
-  // A repeat of what was stored before the suppressions changed gets its answer.
+  // A repeat of a commit from before the suppressions changed gets the earlier answer.
   await runScript(redis, scripts.fence, [state], [epoch, '1764000000000001']);
   assert.equal(await commit(redis, groups, { suppressionVersion: 1_764_000_000_000_000, sequence }), 's');
 });
@@ -291,7 +291,7 @@ test('a limited group consumes nothing: neither its limits nor its keys', async 
 });
 
 test('a limit counts what a list of all acceptances within its window would, however its log grew and shrank', async () => {
-  // In seconds, since Redis drops old logs by its own clock, which goes on while this one stands.
+  // The windows take seconds, since Redis drops old logs by its own clock, which runs on while the clock of limits stands still.
   const secondMs = 1_000;
   const step = fc.record({
     after: fc.oneof(
@@ -399,7 +399,7 @@ test('where the limits have room for all groups, deciding them at once gives the
               limits.map((name) => limit(`l${name}`, max, 60_000, cost)),
             ),
           );
-          // One such group makes the script look at each.
+          // One such group makes the script decide the groups one by one.
           const last = { ...group([]), limitsPassRepeats: oneByOne };
           answers.push(await commit(redis, [...groups, last]));
         }
@@ -442,14 +442,14 @@ test('a group whose limits let repeats pass is neither limited nor counted if al
   const a = () => eventRecord('a', 'ka');
   assert.equal(await commit(redis, [passing(a())]), 's');
   assert.equal(await commit(redis, [passing(a()), passing(a(), a())]), 'r,rr');
-  // The second of two in one commit is a repeat already; a third one has no room.
+  // In one commit, the second group of two with the same key is a repeat already, and a third group has no room.
   const b = () => eventRecord('b', 'kb');
   const answers = (await commit(redis, [passing(b()), passing(b()), passing(eventRecord('c', 'kc'))])).split(
     ',',
   );
   assert.deepEqual(answers.slice(0, 2), ['s', 'r']);
   assert.match(answers[2] ?? '', /^l0:\d+$/);
-  // The limit is full now. Repeats pass, unless something new is beside them, they have no claim, or the limit counts them.
+  // The limit is full now. Repeats still pass, unless their group has something new, they have no claim, or the limit counts repeats.
   assert.equal(await commit(redis, [passing(a(), b())]), 'rr');
   for (const full of [passing(a(), eventRecord('d', 'kd')), passing(eventRecord('e')), counting(a())]) {
     assert.match(await commit(redis, [full]), /^l0:\d+$/);
@@ -501,7 +501,7 @@ test('random arrivals never exceed the limit in any window, and are never refuse
         if (answer === 's') {
           accepted.push({ beforeMs, afterMs, cost });
         } else {
-          // A refusal needs a full window, however late the refusal was decided and the others accepted.
+          // A refusal needs a full window, whenever between request and answer the others were accepted and this one refused.
           const used = accepted
             .filter((a) => a.afterMs > beforeMs - windowMs - 2)
             .reduce((sum, a) => sum + a.cost, 0);
@@ -509,7 +509,7 @@ test('random arrivals never exceed the limit in any window, and are never refuse
         }
       }
       for (const last of accepted) {
-        // Every acceptance that is certainly within the window that ends with `last`.
+        // These acceptances are certainly within the window that ends with `last`.
         const used = accepted
           .filter((a) => a.beforeMs > last.afterMs - windowMs && a.afterMs <= last.afterMs)
           .reduce((sum, a) => sum + a.cost, 0);
@@ -546,7 +546,7 @@ test('numbers rise even after the clock was set back, and above what ClickHouse 
   await commit(redis, [group([eventRecord('b')])]);
   const [first = 0n, second = 0n] = (await outstanding()).map((member) => BigInt(member.split(':')[1] ?? 0));
   assert.ok(first > BigInt(future) && first <= BigInt(future) + 64n);
-  assert.equal(second, first + 64n, 'shards share no number: this one gives multiples of 64');
+  assert.equal(second, first + 64n, 'shards share no number: shard 0 gives multiples of 64');
   assert.equal(first % 64n, 0n);
   await loadShard(redis, 0, '5');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), String(second), 'never lowered');
@@ -577,7 +577,7 @@ test('keeps one open segment per table, and one sequence of numbers over all tab
   assert.deepEqual(members.map((member) => member.split(':')[0]).sort(), tables.map(currentVersionOf).sort());
   assert.equal(new Set(members.map((member) => member.split(':')[1])).size, 3);
   for (const member of members) {
-    assert.match(await bytesOf(member), /^,\d+,0,"[\d.]+"\]\n\["",/, 'each begins with a marker row');
+    assert.match(await bytesOf(member), /^,\d+,0,"[\d.]+"\]\n\["",/, 'each segment begins with a marker row');
   }
 });
 
@@ -589,7 +589,7 @@ test('seals only what is old enough, and never lists an open segment', async () 
   const sealedBytes = await bytesOf(member);
   await commit(redis, [group([eventRecord('b')])]);
   assert.equal(await bytesOf(member), sealedBytes, 'a sealed segment never changes');
-  assert.deepEqual(await sealAll(60_000), [member], 'the new one is open');
+  assert.deepEqual(await sealAll(60_000), [member], 'the new segment is open');
   assert.equal((await sealAll(0)).length, 2);
   assert.equal((await sealAll(0, 1)).length, 1, 'no more than asked for');
 });
@@ -606,14 +606,14 @@ test('a sealed segment takes at most a third more memory than its bytes, in each
       const open = (await outstanding()).at(-1);
       written[(await outstanding()).length - 1] = await bytesOf(open);
     }
-    // The last one is sealed by a commit when it is overdue, or else by a tick.
+    // Either a commit seals the last segment, when it is overdue, or a tick does.
     if (commits === 17) await commit(redis, [group([eventRecord('a')])], overdue);
     const sealed = (await sealAll()).slice(0, written.length);
     for (const [index, member] of sealed.entries()) {
       const key = `{s0}:segment:${member}`;
       const bytes = await redis.strlen(key);
       assert.ok(bytes > 100_000, String(bytes));
-      assert.equal(await bytesOf(member), written[index], 'its bytes are the same');
+      assert.equal(await bytesOf(member), written[index], 'sealing does not change the bytes');
       const memory = await redis.call('MEMORY', 'USAGE', key);
       assert.ok(Number(memory) <= bytes * 1.35, `${memory} for ${bytes}`);
     }
@@ -638,9 +638,9 @@ test('a segment takes commits until it is overdue, also while the time of accept
     await commit(clock.redis, [group([eventRecord('b')])], { segmentAgeMsMax: 1_200 });
     return (await outstanding()).length;
   };
-  assert.equal(await commitAt(0), 2, 'the first was opened a day ahead');
+  assert.equal(await commitAt(0), 2, 'the first segment was opened a day ahead');
   assert.equal(await commitAt(1_199), 2);
-  assert.equal(await commitAt(1_200), 3, 'ClickHouse may have the second');
+  assert.equal(await commitAt(1_200), 3, 'ClickHouse may have the second segment');
 });
 
 test('commits under way while segments are sealed all end up in exactly one listed segment', async () => {
@@ -674,7 +674,7 @@ test('commits under way while segments are sealed all end up in exactly one list
   assert.equal(rows, committed);
 });
 
-test('the log of a limit is found in the generation before, and is gone after two', async () => {
+test('the log of a limit is still found in the generation before, and is gone after two generations', async () => {
   const keepsMs = 60_000;
   const one = (name: string) => group([eventRecord(name)], [limit('one', 1, keepsMs - 1)]);
   // The clock of limits never goes back, so it can be set ahead.
@@ -705,12 +705,12 @@ test('a limit still has room again after the clock was set back, but not before 
   for (const field of ['clock_us', 'limit_clock_us']) {
     await redis.hset(shardKeys.state(0), field, String(Date.now() * 1000 + hourUs));
   }
-  // Read before the commit, whose answer may come late.
+  // The time is read before the commit, whose answer may come late.
   const startMs = performance.now();
   assert.equal(await commit(redis, [one()]), 's');
   await until(
     async () => {
-      // Others keep the hash of the logs alive.
+      // Another limit's entries keep the hash of the logs alive.
       await commit(redis, [group([eventRecord('b')], [limit('other', 1000, 400)])]);
       return (await commit(redis, [one()])) === 's';
     },
@@ -768,12 +768,12 @@ test('a claim takes less than 40 bytes of memory', async () => {
       await runScript(redis, scripts.forget, keys, [member]);
     }
   }
-  // The memory of this key only, since the memory of the whole server also changes with its clients' buffers.
+  // Measures only this key, since the memory of the whole server also changes with its clients' buffers.
   const bytesPerClaim = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0)) / count;
   assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes per claim`);
 });
 
-test('keys whose ids share a bucket are told apart like others, and the bucket does not grow with them', async () => {
+test('keys whose ids share a bucket are distinguished like others, and the bucket does not grow with them', async () => {
   await redis.flushall();
   await loadShard(redis, 0, '0', 1);
   const keys = Array.from({ length: 3000 }, (_, i) => `key ${i}`);

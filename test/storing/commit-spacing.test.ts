@@ -15,7 +15,7 @@ const { submit } = await startCommitter({
 
 test('requests that keep coming share commits: each has several times as many as come while Redis answers', async () => {
   const one = () => submit(group([eventRecord('a')]));
-  // Redis does not know the script before the first one.
+  // Makes Redis know the script: it would refuse the first call.
   await one();
   made = 0;
   const turns = 300;
@@ -29,7 +29,7 @@ test('requests that keep coming share commits: each has several times as many as
   for (const answer of await Promise.all(answers))
     assert.deepEqual(answer, { kind: 'committed', letters: 's' });
   const ms = performance.now() - startedAt;
-  // On a slow machine a turn takes longer than commits are apart, and each may be a commit of its own.
+  // On a slow machine a turn takes longer than the spacing of commits, and each turn may have its own commit.
   const most = Math.max(turns / 2, ms / commitBatches.spacingMs + 20);
   assert.ok(made <= most, `${made} commits in ${turns} turns and ${ms} ms`);
 });

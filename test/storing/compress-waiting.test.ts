@@ -29,7 +29,7 @@ beforeEach(async () => {
   }
 });
 
-/** A compressor whose clock the test sets, and which does not wait for the previous turn. */
+/** A compressor that does not wait for its previous turn; the argument of each call sets its clock forward. */
 function createTurned() {
   let ms = 0;
   const compress = createCompressor({ redis, shard: 0, crash: noCrash, clockMs: () => ms });
@@ -84,7 +84,7 @@ test('a waiting segment takes less than a quarter of its memory, and is stored w
   const before = await readBacklog(redis, 0);
   const turn = createTurned();
   assert.equal(await turn(0), 0);
-  assert.equal(await turn(waitingSegments.waitMs - 1), 0, 'it has not waited');
+  assert.equal(await turn(waitingSegments.waitMs - 1), 0, 'the segment has not waited long enough');
   assert.equal(await turn(1), 1);
   const compressed = await storedBytes(segment);
   assert.ok(
@@ -120,7 +120,7 @@ test('younger and open segments are left alone, and compressed later', async () 
   assert.equal(await turn(waitingSegments.waitMs), 1);
   assert.equal(isCompressed(await storedBytes(young)), true);
   assert.equal(await turn(waitingSegments.waitMs), 0);
-  assert.equal(isCompressed(await storedBytes(open as Segment)), false, 'commits append to it');
+  assert.equal(isCompressed(await storedBytes(open as Segment)), false, 'commits append to an open segment');
   await seal();
   assert.equal(await turn(0), 1);
   assert.equal(isCompressed(await storedBytes(open as Segment)), true);
@@ -137,7 +137,7 @@ test('several workers take turns, and each sees what the others compressed', asy
   await third();
   ms += waitingSegments.waitMs;
   await redis.set(shardKeys.compressing(0), '1', 'PX', 60_000);
-  assert.equal(await third(), 0, 'it is another one’s turn');
+  assert.equal(await third(), 0, 'it is the turn of another worker');
 });
 
 test('rows that ClickHouse refuses are taken out of a compressed segment', async () => {

@@ -1,11 +1,11 @@
-// Prints of records, which show whether a repeat differs from the first record with its key.
+// Fingerprints of records, which show whether a repeat differs from the first record with its key.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fingerprintOfRow } from '../../src/ingest/fingerprint.js';
 import fc from '../support/fast-check.js';
 
-/** The fingerprint of a row at some place in a commit. */
+/** The fingerprint of a row that stands at this place in a commit. */
 function fingerprintOf(row: string, number = 0, before = 0): number {
   const bytes = Buffer.concat([
     Buffer.alloc(before, 0x2c),
@@ -30,14 +30,14 @@ test('the fingerprint of a row is the same wherever the row stands in a commit, 
   );
 });
 
-test('rows that differ anywhere have different prints, except one in 255', () => {
+test('rows that differ anywhere have different fingerprints, except one in 255', () => {
   const row = rowOf('Order Completed', { amount: '12.5', currency: 'EUR' });
   const fingerprint = fingerprintOf(row);
   let same = 0;
   let tried = 0;
   const time = row.lastIndexOf('null');
   for (let at = 0; at < row.length; at += 1) {
-    // What ends a column, and the time.
+    // Skips the ends of columns, and the time.
     if (',"'.includes(row[at] as string) || (at >= time && at < time + 4)) continue;
     for (let code = 0x30; code < 0x7b; code += 1) {
       const other = row.slice(0, at) + String.fromCharCode(code) + row.slice(at + 1);

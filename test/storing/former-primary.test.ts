@@ -1,5 +1,5 @@
-// What a primary of Redis that no replica confirms has taken may be lost with it: nothing of it is answered, loaded, copied to ClickHouse,
-// or known to those who follow the next primary.
+// Writes of a primary of Redis that no replica confirms may be lost with it. They are not answered, loaded or copied to ClickHouse, and
+// processes that follow the next primary do not know them.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -179,7 +179,7 @@ test('after a take-over only a process that knows lost suppressions reads all of
     const latest = await versionOf(next);
     await until(
       () => knowing.version() === latest && other.version() === latest,
-      'both know the new version',
+      'both processes know the new version',
     );
     assert.deepEqual([has(knowing, 'ada'), has(knowing, 'eve'), has(other, 'ada')], [true, false, true]);
     assert.match(await ask(second.port, 'info', 'commandstats'), /^cmdstat_hscan:calls=1,/m);

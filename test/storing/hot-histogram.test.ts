@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { HotHistogram, LabelledHotHistogram } from '../../src/hot-histogram.js';
 import { AggregatorRegistry, Histogram, Registry } from '../../src/packages/prom-client.js';
 
-/** The output of both kinds of histogram for the same values. */
-async function saying(
+/** The output of a histogram for some values, of either kind. */
+async function outputOf(
   make: (registry: Registry) => { observe(value: number): void },
 ): Promise<{ text: string; added: string }> {
   const registry = new Registry();
@@ -19,14 +19,14 @@ async function saying(
 
 test('gives the same output as the histogram of the library, for one process and added up over several', async () => {
   const described = { name: 'sizes', help: 'Sizes.', buckets: [1, 2, 5, 1000] };
-  const expected = await saying((registry) => new Histogram({ ...described, registers: [registry] }));
-  const actual = await saying((registry) => new HotHistogram({ ...described, registers: [registry] }));
+  const expected = await outputOf((registry) => new Histogram({ ...described, registers: [registry] }));
+  const actual = await outputOf((registry) => new HotHistogram({ ...described, registers: [registry] }));
   assert.match(expected.text, /^sizes_bucket\{le="5"\} 5$/m);
   assert.match(expected.added, /^sizes_count 14$/m);
   assert.deepEqual(actual, expected);
 });
 
-test('takes finite numbers only', () => {
+test('accepts finite numbers only', () => {
   const histogram = new HotHistogram({ name: 'sizes', help: 'Sizes.', buckets: [1], registers: [] });
   for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
     assert.throws(() => histogram.observe(value), TypeError);
@@ -44,7 +44,7 @@ test('with labels gives the same output for each set of them, and nothing but it
     { path: '/a', status: '200' },
     { path: '/b', status: '503' },
   ];
-  const expected = await saying((registry) => {
+  const expected = await outputOf((registry) => {
     const histogram = new Histogram({
       ...described,
       labelNames: [...described.labelNames],
@@ -52,7 +52,7 @@ test('with labels gives the same output for each set of them, and nothing but it
     });
     return { observe: (value) => sets.forEach((labels) => void histogram.observe(labels, value)) };
   });
-  const actual = await saying((registry) => {
+  const actual = await outputOf((registry) => {
     const histogram = new LabelledHotHistogram({ ...described, registers: [registry] });
     return { observe: (value) => sets.forEach((labels) => void histogram.of(labels).observe(value)) };
   });

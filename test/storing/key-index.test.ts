@@ -97,7 +97,7 @@ async function createWorker() {
   const storeAll = async () => {
     for (const segment of await seal()) await store(segment);
   };
-  /** Lets twenty minutes pass, after which everything that may be forgotten is. `indexes`: whether the index grows meanwhile. */
+  /** Lets twenty minutes pass, after which everything that may be forgotten is forgotten. `indexes`: whether the index grows meanwhile. */
   const forget = async (indexes = true) => {
     for (let step = 0; step < 24; step += 1) {
       realMs += claimSweeps.clockStepMsMax;
@@ -127,11 +127,11 @@ async function createWorker() {
     crashAt: (name: CrashPointName | undefined) => {
       crashAt = name;
     },
-    /** Is called before each statement, until it is set anew. */
+    /** Sets what is called before each statement from now on. */
     before: (work: typeof before) => {
       before = work;
     },
-    /** As an administrator asks for it. */
+    /** Requests a rebuild as an administrator does. */
     rebuild: async () => {
       const asked = rebuildText({ id: randomUUID(), generation: '', doneTo: '0', to: '0' });
       const noted = (await redis.hget(shardKeys.state(0), 'keys_rebuild')) ?? '';
@@ -143,7 +143,7 @@ async function createWorker() {
     restart: () => {
       keyFilter = createKeyFilter(() => clickhouse, 0, 1, log);
     },
-    /** Empties Redis and loads it again from ClickHouse. */
+    /** Empties Redis and loads its state from ClickHouse again. */
     loseRedis: async () => {
       await redis.flushall();
       const [highest] = (
@@ -178,7 +178,7 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   assert.equal(await countInLedger(worker.redis), 2);
 });
 
-/** The late repeats in the ledger of Redis. */
+/** The number of late repeats in Redis's ledger. */
 async function countInLedger(redis: Redis): Promise<number> {
   let sum = 0;
   for (const minute of await redis.smembers(shardKeys.ledgerMinutes(0)))
@@ -205,7 +205,7 @@ test('the key of a skipped record keeps later records out for ever, and counts n
   assert.deepEqual(kept, [[1]]);
 });
 
-/** As a recovery does when ClickHouse was set back. */
+/** Frees keys as a recovery does when ClickHouse was set back. */
 async function freeKeys(redis: Redis): Promise<void> {
   const state = shardKeys.state(0);
   const known = await redis.hget(state, 'keys_generation');
@@ -248,7 +248,7 @@ test('segments that wait while keys are freed do not wait for each other, and la
   await assert.rejects(worker.store(later), KeyIndexIncomplete);
   assert.equal(await worker.store(one), 'stored');
   await worker.index();
-  await assert.rejects(worker.store(later), KeyIndexIncomplete, 'the first one still waits');
+  await assert.rejects(worker.store(later), KeyIndexIncomplete, 'the first segment still waits');
   assert.equal(await worker.store(first), 'stored');
   await assert.rejects(worker.store(later), KeyIndexIncomplete);
   await worker.index();
@@ -384,7 +384,7 @@ test('finds the keys of a repeated segment by its rows, or by the index if its r
   const worker = await createWorker();
   const count = keyIndex.sampledFrom + 400;
   const numbers = Array.from({ length: count }, (_, i) => i);
-  // Of each `step` keys the first is in the sample, the second will have no row, and the third will not be in the index.
+  // Of every `step` keys the first is in the sample, the second will have no row, and the third will be missing from the index.
   const step = Math.floor(count / keyIndex.sample);
   const isGone = (i: number) => i % step === 1;
   const isLost = (i: number) => i % step === 2;
@@ -450,7 +450,7 @@ test('keys that share bits are distinguished, and the first of two segments with
   assert.equal(indexedTo, 70_000n);
 });
 
-test('two workers on one segment leave out the same rows', async () => {
+test('two workers that store one segment skip the same rows', async () => {
   const worker = await createWorker();
   await worker.storeAndForget('first', 'k');
   await worker.send('second', 'k');
@@ -487,7 +487,7 @@ test('an index that was lost or set back decides nothing, and is rebuilt', async
 
 const keptTables = ['stored_events', 'stored_keys'];
 
-/** The tables as a backup has them, and these in the place of those in use. */
+/** Copies the tables, as a backup does; the copies can then be exchanged with those in use. */
 async function copyTables(): Promise<void> {
   for (const table of keptTables) {
     await run(`CREATE OR REPLACE TABLE copy_of_${table} AS ${table}`);
@@ -513,7 +513,7 @@ test('a worker that has seen a lost index hides no key of the one that takes its
   await worker.sendAndStore('x5', 'x5');
   assert.equal(await countOf(keysUnfiltered), unfiltered, 'the filter is in use');
   await exchangeTables();
-  // As a restore does.
+  // A restore also raises the generation.
   const before = (await readMarkers(clickhouse)).get(0);
   assert.ok(before);
   const generation = generationAbove(await worker.redis.hget(shardKeys.state(0), 'keys_generation'));
@@ -541,7 +541,7 @@ test('a rebuilt index has the keys that were lost, and workers know them', async
   worker.crashAt(undefined);
   await worker.index();
   assert.equal(await worker.redis.hexists(shardKeys.state(0), 'keys_rebuild'), 0);
-  assert.equal((await readKeyIndexSize(clickhouse)).keys, 3, 'counted once each');
+  assert.equal((await readKeyIndexSize(clickhouse)).keys, 3, 'each key counts once');
   await worker.sendAndStore('second a', 'a');
   assert.deepEqual(await names(), ['first a', 'first b', 'loads the filter']);
 });
@@ -568,7 +568,7 @@ test('no marker is written into an index that has taken the place of the one tha
     });
     await assert.rejects(worker.index(), /exchanged/);
     assert.equal((await readMarkers(clickhouse)).get(0)?.indexedTo, marker.indexedTo);
-    // Back again, for the rebuild.
+    // Exchanges the tables back for the rebuild.
     await exchangeTables();
   }
   await exchangeTables();
@@ -609,7 +609,7 @@ test('a filter reads the new keys only, and has 2 bytes for each', async () => {
           ...asked,
           clickhouse_settings: {
             ...asked.clickhouse_settings,
-            // Refused before it is read: what is not among new parts.
+            // ClickHouse refuses the query before it reads anything if that would be more than the new parts have.
             ...(read.length > 0 && { max_rows_to_read: '1000', read_overflow_mode: 'throw' }),
           },
         });
@@ -651,7 +651,7 @@ test('a segment that is older than the window keeps its claims, and its keys are
   assert.deepEqual(await names(), ['first', 'zero']);
 });
 
-test('an old message of the client library that comes late does not win over a newer one', async () => {
+test('an old message of the client library that arrives late does not replace a newer one', async () => {
   const message = (table: number, id: string, rest: string): IngestRecord => ({
     table,
     row: `["1000000001","${eventIdOf(id)}",${rest},`,
@@ -671,7 +671,7 @@ test('an old message of the client library that comes late does not win over a n
   assert.deepEqual(await rowsOf('SELECT count() FROM user_identities'), [[1]]);
 });
 
-test('a repeat of a deleted record stays out, also when the index is rebuilt', async () => {
+test('a repeat of a deleted record is not stored, even after the index is rebuilt', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');
   await worker.sendAndStore('kept', 'k2');
@@ -702,7 +702,7 @@ test('a late repeat that ClickHouse would refuse is not kept as a failed row, an
   );
   await worker.storeAll();
   assert.deepEqual(await names(), ['first', 'good']);
-  assert.equal((await listFailed(clickhouse, 10)).length, 2, 'the one of g is new');
+  assert.equal((await listFailed(clickhouse, 10)).length, 2, 'only the row of g was added');
   assert.equal(await worker.redis.hget(shardKeys.state(0), 'rows'), '0');
 });
 
@@ -753,7 +753,7 @@ type Deed =
   | { readonly do: 'delete'; readonly key: number }
   | { readonly do: 'crash'; readonly at: CrashPointName };
 
-/** Keys from here on belong to messages that set a user property, all others to events. */
+/** This key and those above belong to messages that set a user property, all others to events. */
 const firstMessage = 3;
 const key = fc.integer({ min: 0, max: firstMessage + 1 });
 
@@ -800,9 +800,9 @@ test('after random actions the first accepted record of each key is stored, and 
     fc.asyncProperty(fc.array(deeds, { minLength: 6, maxLength: 25 }), async (list) => {
       await empty();
       const worker = await createWorker();
-      /** By key: the name of what was accepted first. */
+      /** The name of the record that was accepted first, by key. */
       const first = new Map<number, { readonly name: string; isDeleted: boolean }>();
-      /** Keys that are lost with the index, since their records were deleted. */
+      /** Keys that are lost together with the index, since their records were deleted. */
       const lost = new Set<number>();
       let sent = 0;
       let crashAt: CrashPointName | undefined;
@@ -831,7 +831,7 @@ test('after random actions the first accepted record of each key is stored, and 
         'lose redis': async () => {
           const kept = new Set(await stored());
           await worker.loseRedis();
-          // What only Redis had is lost, with its key.
+          // A record that only Redis had is lost, and so is its key.
           for (const [key, { name, isDeleted }] of first) {
             if (!kept.has(name) && !isDeleted) first.delete(key);
           }

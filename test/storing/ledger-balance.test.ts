@@ -1,4 +1,4 @@
-// The terms of the ledger and their comparison, by rows of a past hour: what is missing, too many, taken, expired, masked or void.
+// The terms of the ledger and their comparison, with rows of a past hour that are missing, too many, taken, expired, masked or void.
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -20,7 +20,7 @@ const { redis, clickhouse, run } = await startStores('ledger_test');
 const side: Side = { home: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
 
 const app = '1000000001';
-/** A minute of an hour ago, and its first segment of shard 0. */
+/** A minute of an hour ago, and the first segment number of shard 0 in it. */
 const minute = Math.floor(Date.now() / 60_000) - 60;
 const segment = BigInt(minute) * 60_000_000n + 64n - ((BigInt(minute) * 60_000_000n) % 64n);
 const hour = { from: minute - 30, to: minute + 29 };
@@ -32,7 +32,7 @@ beforeEach(async () => {
     await run(`TRUNCATE TABLE ${table}`);
 });
 
-/** Stores this many rows of the minute, and a marker. */
+/** Stores a marker and this many rows, as accepted in that minute. */
 async function store(rows: number, more = ''): Promise<void> {
   await run(`INSERT INTO stored_events (app_id, event, identity, segment, commit_number, row_number, received_at)
     SELECT if(number = 0, '', '${app}'), 'e', 'u', ${segment}, number > 0, number, fromUnixTimestamp64Micro(${segment}, 'UTC')
@@ -52,17 +52,17 @@ test('a minute is balanced when each record is stored, a late repeat, a failed r
     VALUES ('events', ${segment}, 9, '${app}', 'u'), ('', ${segment}, 0, '', '')`);
   assert.deepEqual(await lacking(), []);
   await recordTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
-  assert.deepEqual(await lacking(), [], 'what is written down and still there counts once');
+  assert.deepEqual(await lacking(), [], 'rows that a deletion has recorded and not removed yet count once');
   await run(`ALTER TABLE stored_events DELETE WHERE row_number <= 2 AND app_id != ''`);
-  assert.deepEqual(await lacking(), [], 'a deletion that is under way');
+  assert.deepEqual(await lacking(), [], 'a deletion is under way');
   await recordTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
   await recordTaken(clickhouse, 'failed_events', `identity = 'u'`, 'deleted');
   await run(`ALTER TABLE stored_events DELETE WHERE row_number <= 3 AND app_id != ''`);
   await run(`ALTER TABLE failed_events DELETE WHERE identity = 'u'`);
-  assert.deepEqual(await lacking(), [], 'a deletion that was cut off and repeated');
+  assert.deepEqual(await lacking(), [], 'a deletion was interrupted and repeated');
 });
 
-test('a record that is missing or there twice, or of another environment or minute, is a difference', async () => {
+test('a record that is missing, doubled, or in another environment or minute is a difference', async () => {
   await book('accepted', 3);
   await store(2);
   assert.deepEqual(await lacking(), [[minute, 1]]);
@@ -80,7 +80,7 @@ test('a record that is missing or there twice, or of another environment or minu
   );
 });
 
-test('masked rows count as taken only once a deletion has written them down', async () => {
+test('masked rows count as taken only once a deletion has recorded them', async () => {
   await book('accepted', 4);
   await store(4);
   await run(`DELETE FROM stored_events WHERE row_number = 4`);
@@ -119,7 +119,7 @@ test('a difference is found beside any number of environments whose events expir
   }
 });
 
-test('minutes that cannot be balanced are left out, and all others are looked at', async () => {
+test('minutes that cannot be balanced are left out, and all others are checked', async () => {
   await book('accepted', 1);
   await book('accepted', 1, '', minute + 5);
   await writeVoid(clickhouse, { from: minute - 2, to: minute + 2, reason: 'a test' });
@@ -132,8 +132,8 @@ test('minutes that cannot be balanced are left out, and all others are looked at
   ]);
 });
 
-test('a commit counts what it decides, a worker writes the minute once, and the sums for good stay', async () => {
-  // No minute ends between the two.
+test('a commit counts what it decides, a worker writes the minute once, and the permanent sums stay', async () => {
+  // Redis's clock stands still, so that both commits are in one minute.
   const { redis: still } = await withRedisClock(redis);
   await commit(still, [group([eventRecord('a', 'key'), eventRecord('b'), eventRecord('a', 'key')])]);
   await commit(still, [group([eventRecord('c', 'key')])]);
@@ -145,7 +145,7 @@ test('a commit counts what it decides, a worker writes the minute once, and the 
   await writeMinutes(options);
   assert.equal(await redis.scard(shardKeys.ledgerMinutes(0)), 1, 'the minute is not over');
 
-  // As if that had been an hour ago.
+  // Changes Redis as if these commits had been made an hour ago.
   for (const field of Object.keys(await redis.hgetall(shardKeys.state(0))))
     if (field.startsWith('open.')) await redis.hdel(shardKeys.state(0), field);
   await redis.rename(shardKeys.ledger(0, now ?? ''), shardKeys.ledger(0, minute));

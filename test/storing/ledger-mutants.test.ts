@@ -1,4 +1,4 @@
-// Services that break the books in one way each, of which all must be found, and the service itself, whose books balance.
+// Services that falsify the books in one way each, all of which must be found, and the unchanged service, whose books balance.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

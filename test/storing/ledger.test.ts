@@ -1,4 +1,4 @@
-// The books of a whole deployment: every record that was acknowledged is in one term of its minute, and what does not add up is noticed.
+// The books of a whole deployment: every acknowledged record is in one term of its minute, and a minute that does not add up is noticed.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -21,7 +21,7 @@ const world = await deletionWorld();
 const { sluice, token, main, staging, elsewhere } = world;
 
 const send = async (path: string, body: object) => (await post(sluice.baseUrl, path, body)).status;
-/** The day, once it has seconds left: what a test sends is accepted on one. */
+/** Today's date, once the day has enough seconds left for everything that a test sends. */
 async function today(): Promise<string> {
   const dayMs = 86_400_000;
   const leftMs = dayMs - (Date.now() % dayMs);
@@ -30,7 +30,7 @@ async function today(): Promise<string> {
 }
 const check = () => administer<CheckedBooks>(sluice, 'GET', '/ledger/check');
 const metric = () => readMetric(sluice.api[0] as ApiHandle, 'sluice_ledger_differences');
-/** Settles when as many differences are shown, without the rests of checks, which are longer the busier the machine is. */
+/** Settles when this many differences are shown. Skips the pauses between checks, which are longer on a busy machine. */
 async function untilShown(differences: number, what: string): Promise<void> {
   const checked = async () => {
     await withRedis(sluice, (redis) => redis.hdel(registryKeys.ledgerChecked, 'rests_new', 'rests_older'));
@@ -40,7 +40,7 @@ async function untilShown(differences: number, what: string): Promise<void> {
 }
 const deleteRows = (condition: string) =>
   sluice.rows(`ALTER TABLE stored_events DELETE WHERE ${condition} SETTINGS mutations_sync = 1`);
-/** Whether everything that was sent until now is written and can be balanced. */
+/** Settles when everything that was sent until now is written and can be balanced. */
 async function untilWritten(): Promise<void> {
   const sent = Date.now();
   await until(async () => Date.parse((await check()).to) > sent, {
@@ -82,7 +82,7 @@ describe('the books', () => {
       200,
     );
     await untilStored(sluice);
-    // As if ClickHouse had refused it.
+    // Moves the event to where it would be if ClickHouse had refused it.
     await sluice.rows(`INSERT INTO failed_events (table_name, segment, line, app_id, identity, row, error)
       SELECT 'events', segment, 1, app_id, identity, '[]', '' FROM stored_events WHERE event = 'Refused'`);
     await deleteRows(`event = 'Refused'`);
@@ -120,7 +120,7 @@ describe('the books', () => {
       suppressed: number;
     };
     assert.equal(stats.suppressed, 1);
-    // One of 255 that differ goes unnoticed.
+    // One in 255 differing repeats goes unnoticed.
     assert.ok(stats.differing_repeats >= 1 && stats.differing_repeats <= 3, `${stats.differing_repeats}`);
   });
 

@@ -11,18 +11,18 @@ import { ask, type RedisClusterHandle, startRedisCluster } from '../harness/redi
 import { until } from '../harness/wait.js';
 
 const shard = 0;
-/** Chance decides which master answers the check of a connection, so one worker alone shows little. */
+/** Chance decides which master answers the check of a connection, so one worker alone would show little. */
 const names = Array.from({ length: 8 }, (_, number) => `${storeQueueName}-${number}`);
 /** A worker asks again for a job after this time, or renews its connection if there is no answer a second later. */
 const drainDelay = 1;
 const commandMsMax = 3_000;
-/** Long enough for a connection to be renewed and checked, though its commands wait for the silent master. */
+/** Long enough for a connection to be renewed and checked, although its commands wait for the silent master. */
 const failsMs = 10_000;
 
 let cluster: RedisClusterHandle;
 
 before(async () => {
-  // As is Redis's default: without one of its masters the whole cluster fails.
+  // Redis's default: if one of its masters is away, the whole cluster fails.
   cluster = await startRedisCluster({ more: ['cluster-require-full-coverage yes'] });
 });
 
@@ -40,10 +40,10 @@ test('workers whose connections were renewed while the cluster failed get jobs a
   const workers = names.map(
     (name) => new Worker(name, async ({ id }) => void ran.add(`${name} ${id}`), options),
   );
-  // Connections fail, which is the test.
+  // The test makes the connections fail, so their errors are expected.
   for (const worker of workers) worker.on('error', () => undefined);
   const runAll = async (jobId: string) => {
-    // The queues' own connection may still be looking for the master that was silent. A job is added once by its id.
+    // The queues' own connection may still look for the silent master, so adding is repeated. Its id keeps the job single.
     for (const queue of queues)
       await until(() => queue.add('store', {}, { ...storeJobOptions, jobId }), 'a job is added');
     await until(

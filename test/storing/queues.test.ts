@@ -51,7 +51,7 @@ test('a job that failed on a worker whose clock is hours ahead does not wait for
   assert.deepEqual(
     (await queue.getDelayed()).map(({ id }) => id),
     ['near'],
-    'a delay that we set stays',
+    'a delay that we set ourselves stays',
   );
   await queue.close();
 });
@@ -73,7 +73,7 @@ test('a killed worker’s job is given to another one although Redis’s clock w
   try {
     await queue.add('store', {}, { ...storeJobOptions, jobId: 'held' });
     assert.equal((await killed.getNextJob('token'))?.id, 'held');
-    // As they would be if they were set while the clock was a day ahead, and the clock is right again.
+    // The lock and the check have the times to live that they would have if they had been set while the clock was a day ahead.
     assert.equal(await redis.pexpire(`${queue.toKey('held')}:lock`, 24 * hourMs), 1);
     await redis.set(queue.toKey('stalled-check'), '1', 'PX', 24 * hourMs);
     await undoEffectsOfWrongClocks(redis, queue, 500, Date.now());
@@ -90,7 +90,7 @@ test('a command of the queues settles even if its answer never comes', async () 
   const queueRedis = connectForQueue(
     { redisUrl: server.url, redisCluster: false },
     createLog('test', 'silent'),
-    // Long enough that the first command, which waits for the connection, is answered on a busy machine.
+    // Long enough for the first command, which waits for the connection, on a busy machine.
     5_000,
   );
   await queueRedis.ping();

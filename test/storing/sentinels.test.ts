@@ -1,5 +1,5 @@
-// When replicas have confirmed a command, but the sentinels name another primary: servers of Redis, and stand-ins for the sentinels
-// whose answers come when a test wants them to.
+// What counts as confirmed when replicas have confirmed a command but the sentinels name another primary. The servers of Redis are real;
+// the sentinels are simulated, and answer when a test wants it.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -20,7 +20,7 @@ import { until, within } from '../harness/wait.js';
 type View = { readonly port: number; readonly epoch: number; readonly replaced?: number };
 type Sentinel = { view: View; answers(): Promise<unknown> | undefined };
 
-/** A primary and its replica, and the server that the sentinels name next: it lacks all that the replica confirms. */
+/** A primary with its replica, and the server that the sentinels name next, which lacks everything that the replica confirms. */
 let servers: RedisReplicasHandle;
 let next: RedisHandle;
 const sentinels: Sentinel[] = [];
@@ -85,14 +85,14 @@ function answerAsSentinel(port: number): Server {
   return server.listen(port, '127.0.0.1');
 }
 
-/** Settles when the connections to the sentinels are ended, too. */
+/** Settles when the connections to the sentinels have ended too. */
 async function close(redis: Redis): Promise<void> {
   const ended = once(redis, 'end');
   redis.disconnect();
   await within(ended, 10_000);
 }
 
-/** Until then the connections to the sentinels are made. */
+/** Settles when a command is confirmed, and so the connections to the sentinels are made. */
 async function untilConfirmed(redis: Redis): Promise<void> {
   const isConfirmed = () => onReplicas(redis, 'key', () => redis.set('key', '0')).catch(() => false);
   await until(isConfirmed, 'a command is confirmed');
@@ -141,11 +141,11 @@ test('a sentinel that stays silent counts as gone', async () => {
   await close(redis);
 });
 
-test('what the former primary confirmed does not count as confirmed by the next one, to which the connection then leads', async () => {
+test('a confirmation by the former primary does not count at the next one, to which the connection then leads', async () => {
   const redis = await open();
   for (const each of sentinels) each.view = nextView();
   const [, , late] = sentinels as [Sentinel, Sentinel, Sentinel];
-  // The first question is answered at once; the second one when the connection has found the next primary.
+  // The sentinel answers the first question at once, and the second one when the connection has found the next primary.
   let asked = 0;
   late.answers = () => {
     asked += 1;

@@ -1,4 +1,4 @@
-// Buffers that are used again, and that rows on their way are never overwritten.
+// Buffers are reused, but never while the rows in them may still be sent.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,7 +7,7 @@ import { eventRecord, group, startCommitter } from '../support/shard.js';
 
 const { redis, submit } = await startCommitter();
 
-test('a buffer that was given is taken again, if it has the size and there are not too many', () => {
+test('a buffer that was given back is used again if it has the size, and only a limited number are kept', () => {
   const spares = createSpareBuffers(1600, 1);
   const [one, other] = [spares.take(400), spares.take(1600)];
   assert.notEqual(one, other);
@@ -25,7 +25,7 @@ test('a buffer that was given is taken again, if it has the size and there are n
 test('the buffer of a commit is used again once its only copy is answered, and never if it was sent twice', async (t) => {
   const records = Array.from({ length: 1000 }, (_, i) => eventRecord(`event ${i} ${'x'.repeat(400)}`));
   const stored = { kind: 'committed', letters: 's'.repeat(records.length) };
-  // Redis does not know the script before the first one.
+  // Makes Redis know the script: it would refuse the first call.
   assert.deepEqual(await submit(group(records)), stored);
   const evalsha = redis.evalsha.bind(redis) as (...args: unknown[]) => Promise<unknown>;
   const sent: ArrayBufferLike[] = [];

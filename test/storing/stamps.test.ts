@@ -1,4 +1,4 @@
-// From the bytes of a segment to rows that end with their stamps.
+// How the bytes of a segment become rows that end with their stamps.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

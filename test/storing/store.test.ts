@@ -42,7 +42,7 @@ import { startGatedStores } from '../support/stores.js';
 
 const database = 'store_test';
 const log = createLog('test', 'silent');
-/** With a gate between ClickHouse and a worker of `gated`. */
+/** `gated`: a worker's connection to ClickHouse, behind the gate. */
 const stores = await startGatedStores(database);
 const { redis, clickhouse, gate, gated, run, rowsOf } = stores;
 
@@ -59,7 +59,7 @@ async function names(): Promise<unknown[]> {
   return (await rowsOf('SELECT event FROM events ORDER BY segment, commit_number, row_number')).flat();
 }
 
-/** Seals what is open; settles with the segment that was opened last. */
+/** Seals the open segments; settles with the one that was opened last. */
 async function sealNewest(): Promise<Segment> {
   return (await sealAll(redis)).at(-1) as Segment;
 }
@@ -84,7 +84,7 @@ async function burn(name: { table: TableName; number: string }, bytes: Buffer): 
 const store = (segment: Segment, fresh = false) =>
   storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment, fresh);
 
-test('migrations make the tables that the description of records demands', async () => {
+test('migrations make the tables that the description of records requires', async () => {
   for (const table of tables) {
     const described = Object.entries(recordColumns[table]).map(([name, type]) => [
       name,
@@ -172,7 +172,7 @@ test('finds a segment stored whose insert was never confirmed, and inserts nothi
   assert.deepEqual(await names(), ['a', 'b']);
 });
 
-test('the first try of a young segment, which does not look before its insert, stores nothing twice either', async () => {
+test('the first attempt of a young segment, which does not look before its insert, stores nothing twice either', async () => {
   const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
   await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
   assert.equal(await store(segment, true), 'stored');
@@ -181,10 +181,10 @@ test('the first try of a young segment, which does not look before its insert, s
   const second = await sealedSegment('c');
   await burn(second.name, second.bytes);
   assert.equal(await store(second.segment, true), 'stored');
-  assert.deepEqual(await names(), ['a', 'b', 'c'], 'nothing under a burnt token is lost either');
+  assert.deepEqual(await names(), ['a', 'b', 'c'], 'rows whose token was burnt are stored too');
 });
 
-test('only the first try of a segment that is not overdue may skip the look before its insert', () => {
+test('only the first attempt of a segment that is not overdue may skip the look before its insert', () => {
   const openedMs = 1_700_000_000_000;
   const segment: Segment = { table: 'events', number: String(openedMs * 1000) };
   const isFreshAt = (nowMs: number, triesStarted = 1) =>
@@ -193,7 +193,7 @@ test('only the first try of a segment that is not overdue may skip the look befo
   assert.equal(isFreshAt(openedMs), true);
   assert.equal(isFreshAt(overdueMs - 1), true);
   assert.equal(isFreshAt(overdueMs), false);
-  assert.equal(isFreshAt(openedMs - 1), false, 'by a clock that is behind');
+  assert.equal(isFreshAt(openedMs - 1), false, 'the clock is behind');
   assert.equal(isFreshAt(openedMs, 2), false);
 });
 
@@ -251,10 +251,10 @@ test('goes on to the next token when ClickHouse knows a token but not its rows',
   assert.deepEqual(await names(), [], 'the burnt token silently swallows the rows');
   assert.equal(await store(segment), 'stored');
   assert.deepEqual(await names(), ['a', 'b']);
-  assert.equal(await redis.hlen(shardKeys.burntTokens(0)), 0, 'forgotten with its segment');
+  assert.equal(await redis.hlen(shardKeys.burntTokens(0)), 0, 'it is forgotten with its segment');
 });
 
-test('a full Redis drains, whatever must be noted before its oldest segment can be stored', async () => {
+test('a full Redis drains, whatever must be recorded before its oldest segment can be stored', async () => {
   const burnt = await sealedSegment('a');
   await burn(burnt.name, burnt.bytes);
   const bad = await segmentWithBadRow();
@@ -301,7 +301,7 @@ test('does not call a token burnt while an insert of the segment is running', as
   assert.deepEqual(await names(), ['a']);
 });
 
-/** How the rows of deleted users leave a table. */
+/** The statements that remove the rows of deleted users from a table. */
 const removals: Readonly<Record<string, (condition: string) => readonly string[]>> = {
   erased: (condition) => [`ALTER TABLE stored_events DELETE WHERE ${condition}`],
   'masked, then erased': (condition) => [
@@ -317,7 +317,7 @@ for (const [how, removalOf] of Object.entries(removals)) {
     for (const statement of removalOf("app_id = '1000000001' AND identity = 'ada'")) {
       await run(statement);
       assert.deepEqual(await names(), [], statement);
-      // The insert that the stopped worker had decided on, with its token.
+      // The stopped worker had decided on this insert, with this token.
       await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
       assert.deepEqual(await names(), [], statement);
     }
@@ -368,7 +368,7 @@ test('puts rows that ClickHouse refuses into failed_events and stores the others
   assert.deepEqual([backlog.segments, backlog.rows, backlog.bytes], [0, 0, 0]);
 });
 
-/** A row of the table events that ClickHouse refuses for its data. */
+/** A row of the table events that ClickHouse refuses for its content. */
 const badRecord = {
   table: 0,
   row: '["1000000001","00000000000000000000000000000001","bad",null,"eve","","no time",{},',
@@ -393,10 +393,10 @@ test('the rows that stay when others are taken out keep the stamps of their comm
     [5],
   ]);
   const failed = await rowsOf("SELECT row FROM failed_events WHERE table_name != '' AND line = 4");
-  assert.match(String(failed), new RegExp(`,0,${segment.number},2,"[0-9.]+"\\]\n$`), 'kept with its stamps');
+  assert.match(String(failed), new RegExp(`,0,${segment.number},2,"[0-9.]+"\\]\n$`), 'it has its stamps');
 });
 
-test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
+test('retries failed rows once: mended rows are stored with their stamps, and the list is empty', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   const config = readConfig({
     REDIS_URL: stores.redisServer.url,
@@ -424,11 +424,11 @@ test('retries failed rows once: mended ones are stored with their stamps, the li
   });
   const context = { redis, clickhouse, config, log };
   assert.deepEqual(await retryFailed(context), { retried: 1, left: 1 });
-  assert.deepEqual(await retryFailed(context), { retried: 0, left: 1 }, 'what is still bad stays');
+  assert.deepEqual(await retryFailed(context), { retried: 0, left: 1 }, 'a row that is still bad stays');
   assert.deepEqual(await rowsOf('SELECT event, segment, commit_number FROM events'), [
     ['mended', 1795255200123456, 7],
   ]);
-  // As if the first retry had been cut off before it removed the row.
+  // The state that a retry leaves which was interrupted before it removed the row.
   await clickhouse.insert({
     table: 'failed_events',
     values: failed.slice(0, 1),
@@ -451,7 +451,7 @@ test('forgets a segment of which ClickHouse refuses every row, and leaves nothin
   assert.equal(await redis.exists(...left), 0);
 });
 
-/** Commits an event and one that ClickHouse refuses, and returns their segment. */
+/** Commits an event together with one that ClickHouse refuses, and returns their segment. */
 async function segmentWithBadRow(): Promise<Segment> {
   await commit(redis, [group([eventRecord('a'), badRecord])]);
   return (await sealedSegment('b')).segment;
@@ -459,7 +459,7 @@ async function segmentWithBadRow(): Promise<Segment> {
 
 const failedLines = () => rowsOf("SELECT line FROM failed_events WHERE table_name != '' ORDER BY line");
 
-/** Lets a worker behind the gate store the segment and holds it at a statement; settles with its outcome. */
+/** Lets a worker behind the gate store the segment, and holds the statement; settles with the worker's outcome. */
 async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ result: Promise<string> }> {
   gate.hold(({ sql }) => statement.test(sql));
   const result = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
@@ -467,7 +467,7 @@ async function storeHeldAt(segment: Segment, statement: RegExp): Promise<{ resul
   return { result };
 }
 
-/** A row of a table up to its number, with the texts of some values; ClickHouse refuses it for its event_id. */
+/** A row of a table up to its number, with some values replaced. ClickHouse refuses it for its event_id. */
 function refusedRow(table: TableName, changed: Readonly<Record<string, string>>): string {
   const texts: Readonly<Record<string, string>> = { app_id: '"1000000001"', event_id: '"no id"', ...changed };
   const values = Object.entries(recordColumns[table]).map(
@@ -476,7 +476,7 @@ function refusedRow(table: TableName, changed: Readonly<Record<string, string>>)
   return `[${values.join(',')},`;
 }
 
-/** Stores rows of a table in a segment of their own. */
+/** Stores rows of a table in their own segment. */
 async function storeRows(table: TableName, rows: readonly string[]): Promise<Segment> {
   const records = rows.map((row) => ({ table: tables.indexOf(table), row, claim: undefined }));
   await commit(redis, [group(records)]);
@@ -512,7 +512,7 @@ test('keeps a failed row of every table whole under its user, so that a deletion
   }
 });
 
-/** Texts of rows that hold a user's data but no name that a deletion could find. */
+/** Texts of rows that contain a user's data but no name by which a deletion could find them. */
 function namelessRows(table: TableName): string[] {
   const somebody = { user_id: '7', identity: '"secret"' };
   const users = [
@@ -581,7 +581,7 @@ test('a worker that was paused before it looked for failed rows brings none back
   assert.deepEqual(await failedLines(), []);
 });
 
-test('a worker that was paused after it looked for failed rows keeps none by that look', async (t) => {
+test('a worker that was paused after it looked for failed rows keeps none on the strength of that look', async (t) => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   const nowMs = Date.now.bind(Date);
@@ -594,7 +594,7 @@ test('a worker that was paused after it looked for failed rows keeps none by tha
   assert.deepEqual(await failedLines(), [[2]]);
 });
 
-test('an insert of failed rows that arrives after a deletion brings none back, and carries the name of its segment', async () => {
+test('an insert of failed rows that arrives after a deletion brings none back, and names its segment', async () => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /^INSERT INTO failed_events/);
   assert.equal(gate.held[0]?.parameters.get('log_comment'), `store events ${segment.number}`);
@@ -783,7 +783,7 @@ function failedRow(row: string, line: number, table_name: TableName = 'events') 
   };
 }
 
-// Rows from before: loading the deployment again is a restore, after which ClickHouse refuses older ones.
+// These rows are from before the load: loading the deployment again is a restore, after which ClickHouse refuses older rows.
 const insertFailed = (values: readonly object[]) =>
   clickhouse.insert({
     table: 'failed_events',
@@ -800,7 +800,7 @@ function retryContext(through: ClickHouseClient = clickhouse) {
   return { redis, clickhouse: through, config, log };
 }
 
-/** Two failed rows that ClickHouse would now take. */
+/** Puts two failed rows into the table that ClickHouse would now accept. */
 async function failedRowsToRetry(): Promise<void> {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   const rowOf = (line: number) =>
@@ -833,13 +833,13 @@ test('a retry that has lost its lock sends no further row, and leaves the lock t
   assert.ok(leftMs <= 40_000, `the lock of another lasts ${leftMs} ms`);
 });
 
-/** What happens to Redis after a worker has read a segment and before its statement, and the expected result. */
+/** What happens to Redis between a worker's read of a segment and its statement, and the expected result. */
 const restores = [
   { what: 'Redis no longer has it', isOutstanding: false, result: 'gone' },
   { what: 'Redis still has it outstanding', isOutstanding: true, result: 'stored' },
 ] as const;
 
-/** Stores a segment, with a restore while its worker is about to send a statement. */
+/** Stores a segment while a restore happens just before its worker's statement. */
 async function storeOverRestore(segment: Segment, statement: string, isOutstanding: boolean) {
   gate.hold(({ sql }) => sql.startsWith(statement));
   const stored = storeSegment({ redis, clickhouse: gated, shard: 0, crash: noCrash, log }, segment);
@@ -872,13 +872,13 @@ for (const { what, isOutstanding, result } of restores) {
   });
 }
 
-/** Inserts a segment with only its marker row, like a worker that has not asked Redis again. */
+/** Inserts a segment with only its marker row, like a worker that does not ask Redis again. */
 async function insertMarker(number: bigint): Promise<void> {
   const rows = Buffer.from(`${markerRows.events},${number},0,"1795255200.123"]\n`);
   await insertSegment(clickhouse, { table: 'events', number: String(number) }, rows, `token of ${number}`);
 }
 
-test('a restore refuses segments of its own shard up to its number, and a lower number later takes nothing back', async () => {
+test('a restore refuses segments of its own shard up to its number, and a later restore with a lower number does not lift that', async () => {
   const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
   const definitions = await rowsOf(
     'SELECT create_table_query FROM system.tables WHERE database = currentDatabase()',
@@ -903,7 +903,7 @@ test('a restore refuses segments of its own shard up to its number, and a lower 
   );
 });
 
-test('an insert that says nothing of its segment, or names a later one than its rows have, is refused', async () => {
+test('an insert that does not name its segment, or names a later one than its rows have, is refused', async () => {
   const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
   await refuseSegments(clickhouse, 0, String(number));
   const insert = (segment: bigint, name: string) =>
@@ -976,7 +976,7 @@ test('migrations can be run again, and refuse edited and newer ones', async () =
   await assert.rejects(migrate(options, migrations.slice(0, -1)), /of a newer version/);
 });
 
-test('a database of a version before 1.0.0 is refused with the way to take its data along, and nothing in it changes', async () => {
+test('a database of a version before 1.0.0 is refused with the way to migrate its data, and nothing in it changes', async () => {
   const made = 'before_first_release_test';
   await run(`CREATE DATABASE ${made}`);
   await run(`CREATE TABLE ${made}.migrations AS migrations ENGINE = MergeTree ORDER BY name`);

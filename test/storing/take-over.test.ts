@@ -1,4 +1,4 @@
-// What another server that becomes Redis's primary makes of the deployment's state, while the former one goes on beside it.
+// How another server that becomes Redis's primary changes the deployment's state, while the former one continues beside it.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -56,7 +56,7 @@ let servers: RedisReplicasHandle;
 const connections: (Redis | Single)[] = [];
 
 before(async () => {
-  // So that the former primary takes writes for the whole test.
+  // With this setting the former primary accepts writes during the whole test.
   servers = await startRedisReplicas({ replicas: 2, more: ['min-replicas-to-write 0'] });
 });
 
@@ -65,7 +65,7 @@ after(async () => {
   await servers?.remove();
 });
 
-/** A process's connection to a server that it holds for the primary, once the state is that server's. */
+/** A process's connection to the server that it believes to be the primary; settles when the state was handed over to that server. */
 async function openAsPrimary({ url }: RedisHandle): Promise<Redis> {
   const redis = connect({ redisUrl: url, redisCluster: false, redisReplicasAck: 1 }, log);
   connections.push(redis);
@@ -106,7 +106,7 @@ test('a new primary grants nothing that the former one may grant at the same tim
   await former.hset(registryKeys.suppressions, 'version', '7');
   await loadShard(former);
   const processOfFormer = await openAsPrimary(first);
-  assert.deepEqual(await versions(former), [5, 6, 7], 'the first primary took over from nobody');
+  assert.deepEqual(await versions(former), [5, 6, 7], 'nothing was handed over to the first primary');
   assert.equal(await commit(former, [group([eventRecord('a')])], { suppressionVersion: 7 }), 's');
   const number = await openNumber(former);
   assert.ok(number > 0);
@@ -119,12 +119,12 @@ test('a new primary grants nothing that the former one may grant at the same tim
   const [member] = await next.zrange(shardKeys.segments(0), '0', '-1');
   const bytes = await next.get(`{s0}:segment:${member}`);
   await openAsPrimary(second);
-  assert.equal(await openNumber(next), 0, 'what was open is sealed');
+  assert.equal(await openNumber(next), 0, 'the segment that was open is sealed');
   const [version = 0, copies = 0, suppressions = 0] = await versions(next);
   const nowUs = Date.now() * 1000;
   assert.ok(version > nowUs - 30e6 && copies > 1_000 && suppressions > nowUs + 30e6);
 
-  // What the former primary gave to those who still reach it.
+  // The former primary still answers processes that reach it, but with a version of the suppressions that the next one refuses.
   await commit(former, [group([eventRecord('b')])], { suppressionVersion: 7 });
   assert.equal(await openNumber(former), number);
   assert.match(await commit(next, [group([eventRecord('c')])], { suppressionVersion: 7 }), /^v/);
@@ -137,18 +137,18 @@ test('a new primary grants nothing that the former one may grant at the same tim
   const ticking = { redis: processOfFormer, storeQueue, shard: 0, epoch, segmentAgeMsMax: 0, jobsMax: 10 };
   const store = async () => jobs.push('stored');
   await assert.rejects(tick({ ...ticking, store, crash: () => undefined, log }), NotOnReplicas);
-  assert.deepEqual(jobs, [], 'nothing that may be lost is stored');
+  assert.deepEqual(jobs, [], 'records that may be lost are not stored');
   const inserted: unknown[] = [];
   const clickhouse = {
     exec: async (insert: unknown) => inserted.push(insert),
   } as unknown as ClickHouseClient;
   const storing = { redis: processOfFormer, clickhouse, shard: 0, crash: () => undefined, log };
   await assert.rejects(storeSegment(storing, segmentOfMember(member ?? ''), true), NotOnReplicas);
-  assert.deepEqual(inserted, [], 'nor what it appended to a segment that the next one has closed');
+  assert.deepEqual(inserted, [], 'nor are those in a segment that the next primary has closed');
 
-  // What is said of deletions is not taken from it either.
+  // Nobody believes the former primary about deletions either.
   const isStored = await readStored({ redis: processOfFormer, epoch, shards: 1 });
-  assert.equal(isStored(0, '0'), false, 'a shard of which only it says that all is stored');
+  assert.equal(isStored(0, '0'), false, 'only the former primary calls all of it stored');
   const context = { redis: processOfFormer } as never;
   const { showDeletion, listDeletions, listProposals } = deletionCommands;
   await assert.rejects(showDeletion.run(context, { deletion_request_id: 'any' } as never), NotOnReplicas);
@@ -167,14 +167,14 @@ test('a new primary grants nothing that the former one may grant at the same tim
   const taking = takeProposal({ ...proposing, redis: processOfFormer, by: 'other' }, submission);
   await assert.rejects(taking, NotOnReplicas);
   const proposals = await listed(former, '1');
-  assert.equal(proposals.length, 1, 'a proposal is there until replicas confirm that it is taken');
+  assert.equal(proposals.length, 1, 'a proposal stays until replicas confirm that it is taken');
 
-  // Nor that it knows neither a token nor a session nor a key.
+  // Nobody believes it when it lacks a token, a session or a key.
   await assert.rejects(callerOfToken(processOfFormer, 'token'), NotOnReplicas);
   await assert.rejects(findSession(processOfFormer, 'secret'), NotOnReplicas);
   await assert.rejects(mintToken(processOfFormer, '1', 'key', 'network'), NotOnReplicas);
 
-  // Another connection to the same primary changes nothing.
+  // A further connection to the same primary changes nothing.
   const open = await openNumber(next);
   await openAsPrimary(second);
   assert.equal(await openNumber(next), open);
@@ -222,23 +222,23 @@ test('connections follow sentinels that reach each other, not one that was cut o
     }
     for (const other of others) former.cutFrom(other);
     await until(async () => (await own.primary()) !== own.servers[0], 'another server is the primary');
-    // One may have been on its way.
-    const found = opened.map((redis) => {
+    // One connection to the former primary may have been under way.
+    const seen = opened.map((redis) => {
       const places: (string | undefined)[] = [];
       redis.on('ready', () => places.push(leadsTo(redis)));
       return places;
     });
     for (const redis of opened) {
-      // What is refused there, or is not answered, makes a process look again.
+      // A process looks for the primary again when the server refuses or does not answer.
       const looks = async () => {
         await redis.set('looked', '1').catch(() => leaveServer(redis));
         return redis.status === 'ready' && others.some(({ ip }) => ip === leadsTo(redis));
       };
-      await until(looks, 'it leads to the new primary');
+      await until(looks, 'the connection leads to the new primary');
     }
-    for (const places of found)
+    for (const places of seen)
       assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
-    // The one that was cut off still names the former primary, and does not count.
+    // The sentinel that was cut off still names the former primary, and does not count.
     await until(
       () => takeTurn(confirmed, 'turn', 10).catch(() => false),
       'the sentinels confirm the new primary',
@@ -251,8 +251,8 @@ test('connections follow sentinels that reach each other, not one that was cut o
 });
 
 /**
- * Has a process make a commit, then one on a primary that lost so much of it, unless it is quiet; settles with both results and what it
- * noticed.
+ * Makes a commit in one process, loses some of it while another server becomes the primary, and then commits there, unless the process is
+ * quiet. Settles with both results and the loss that the process noticed.
  */
 async function commitBesideLoss(
   more: Partial<RedisAddress>,
@@ -309,7 +309,7 @@ async function commitBesideLoss(
     const isAnswered = async () => {
       if (isQuiet) return losses.commits() > 0;
       after = await submit();
-      // What was sent to the former one as its connection ended is unknown.
+      // A commit that was under way as the former connection ended has an unknown outcome, and is repeated.
       return (
         after?.kind === 'committed' || (after?.kind === 'overloaded' && after.reason === 'state_not_loaded')
       );
@@ -328,7 +328,7 @@ async function commitBesideLoss(
 const stored: CommitResult = { kind: 'committed', letters: 's' };
 const loseCommit = (redis: Single) => redis.del(shardKeys.answers(0));
 
-test('a new primary that has all commits goes on', async () => {
+test('a new primary that has all commits continues', async () => {
   const found = await commitBesideLoss({}, async () => undefined);
   assert.deepEqual(found, { before: stored, after: stored, lost: 0, holds: true });
 });
@@ -346,7 +346,7 @@ test('a process that no longer commits notices the loss too', async () => {
 
 test('once the state was loaded again, a process that had been silent reports no new loss', async () => {
   const found = await commitBesideLoss({}, async (redis) => {
-    // Another process noticed the loss and set this primary aside.
+    // Leaves the state of a loss that another process noticed: the primary was set aside, and then loaded again.
     for (const process of await redis.hkeys(shardKeys.answers(0)))
       await redis.hset(shardKeys.answers(0), process, '0 0 *');
     await redis.hdel(shardKeys.state(0), 'epoch');
@@ -355,12 +355,12 @@ test('once the state was loaded again, a process that had been silent reports no
   assert.deepEqual(found, { before: stored, after: stored, lost: 0, holds: true });
 });
 
-test('with REDIS_LOSS=go-on such a primary is used, and the loss is reported all the same', async () => {
+test('with REDIS_LOSS=go-on a primary that lacks commits is used, and the loss is still reported', async () => {
   const found = await commitBesideLoss({ redisLoss: 'go-on' }, loseCommit);
   assert.deepEqual(found, { before: stored, after: stored, lost: 1, holds: true });
 });
 
-test('a connection that hears of a take-over while it looks for the primary connects to it all the same', async () => {
+test('a connection that hears of a take-over while it looks for the primary still connects to it', async () => {
   const own = await startRedisReplicas({ replicas: 1, sentinels: 1 });
   const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
   const redis = connectForQueue({ redisUrl, redisCluster, redisSentinels }, log) as Single;

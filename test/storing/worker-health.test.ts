@@ -27,7 +27,7 @@ test('shows its own metrics, which the API process then leaves out', async () =>
     async () => (await get('/metrics')).text.includes('sluice_insert_rows_total{table="events"} 1\n'),
     'the worker counts the row that it stored',
   );
-  // Once a worker without a port has shared its metrics, this one would have done so too.
+  // A second worker, without a port, shares its metrics. Once the API process shows those, it would show the first one's too.
   const sharing = await sluice.addWorker();
   const shared = /^sluice_rows_quarantined_total\{table="events"\} 0$/m;
   await until(
@@ -61,7 +61,7 @@ test('is not ready, but live, while Redis is away', async () => {
   await until(async () => (await get('/health/ready')).status === 200, 'the worker is ready again');
 });
 
-test('is not ready, but live, while ClickHouse is away; an API process stays ready and says so', async () => {
+test('is not ready, but live, while ClickHouse is away; an API process stays ready and reports it', async () => {
   await sluice.clickhouse.kill9();
   const waits = 'clickhouse: records wait in Redis until it answers';
   for (const [from, status, ready] of [
@@ -88,7 +88,7 @@ test('is not ready, but live, while ClickHouse is away; an API process stays rea
 
 test('is live, but not ready, while the state is not loaded', async () => {
   const port = await freePort();
-  // Another database number is another, empty Redis.
+  // Another database number is like another, empty Redis.
   const waiting = await sluice.addWorker({
     WORKER_ADMIN_PORT: String(port),
     REDIS_URL: `${sluice.redisUrl}/9`,
@@ -96,14 +96,14 @@ test('is live, but not ready, while the state is not loaded', async () => {
   const other = `http://127.0.0.1:${port}`;
   await until(
     async () => (await get('/health/ready', other)).text.includes('"state:'),
-    'it says that the state is missing',
+    'the worker says that the state is missing',
   );
   assert.equal((await get('/health/ready', other)).status, 503);
   assert.equal((await get('/health/live', other)).status, 200);
   assert.equal((await waiting.sigterm()).code, 0);
 });
 
-test('names the variable when its port is taken', async () => {
+test('names the variable if its port is taken', async () => {
   const refusal = async () => {
     const worker = await sluice.addWorker({ WORKER_ADMIN_PORT: new URL(url).port });
     await worker.exited;

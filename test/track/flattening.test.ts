@@ -147,7 +147,7 @@ describe('keys that flattening makes', () => {
         const keys = Object.keys((mended.value as { properties: object }).properties);
         const spent = 1e9 - left;
         const bytes = keys.reduce((sum, key) => sum + Buffer.byteLength(JSON.stringify(key)) - 2, 0);
-        // The same name made by two objects counts twice.
+        // A name that two objects produce counts twice, so more bytes may be spent than the keys have.
         assert.ok(spent >= bytes);
         assert.ok('value' in mend(spent).mended);
         if (spent > 0) assert.ok('code' in mend(spent - 1).mended);

@@ -88,8 +88,8 @@ async function assertStoredOnce(): Promise<void> {
 }
 
 /**
- * The API process learns within a second that the limits are off, and refuses whole requests until then. This many at once
- * may take longer than a commit may, so what is answered 503 is sent again, as a producer should.
+ * The API process learns within a second that the limits are off, and refuses whole requests until then. A batch of this size may take
+ * longer than a commit may, so a request that is answered 503 is sent again, as a producer should.
  */
 async function sendUntilTaken(batch: readonly Flight[]): Promise<void> {
   const answer = await until(async () => {

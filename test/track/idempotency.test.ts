@@ -15,7 +15,7 @@ import { ownSluice } from '../support/sluice.js';
 
 // A backlog that a test can fill.
 const sluice = await ownSluice({ apiProcesses: 2, env: { BACKLOG_BYTES_MAX: String(1024 * 1024) } });
-/** For the outage, which needs many events. */
+/** `flooded` is for the outage, which needs many events. */
 const [appId = '', other = '', flooded = ''] = await createEnvironments(sluice, [[], [], []]);
 
 let sent = 0;
@@ -75,7 +75,7 @@ test('answers a repeat like the first request and stores one event', async () =>
   assert.equal((await stored('plain')).length, 1);
 });
 
-test('counts the repeats that say something else, so that a key which a stranger took is noticed', async () => {
+test('counts repeats with other content, so that a key taken by a stranger is noticed', async () => {
   const [mine = ''] = await createEnvironments(sluice, [[]]);
   const counted = async () =>
     ((await sluice.admin('environments', 'stats', mine)) as { differing_repeats: number }).differing_repeats;
@@ -126,7 +126,7 @@ test('counts the repeats that say something else, so that a key which a stranger
   assert.deepEqual(kept, [{ event: 'Bought' }, { event: 'Opened' }, { event: 'Order' }]);
 });
 
-test('keeps the first event of a key whatever its repeats say', async () => {
+test('keeps the first event of a key whatever its repeats contain', async () => {
   const first = {
     event: 'first',
     identity: 'ada',
@@ -195,7 +195,7 @@ test('stores one event for a key that arrives 100 times at once over two process
   assert.equal(events.length, 1, namesOf(events).join(', '));
 });
 
-test('takes equal keys of two environments for two events', async () => {
+test('stores one event in each of two environments that use equal keys', async () => {
   assertAccepted(await track({ event: 'elsewhere', identity: 'ada', idempotency_key: 'elsewhere' }));
   assertAccepted(await track({ event: 'elsewhere', identity: 'ada', idempotency_key: 'elsewhere' }, other));
   const [here] = await stored('elsewhere');
@@ -204,7 +204,7 @@ test('takes equal keys of two environments for two events', async () => {
   assert.notEqual(here.event_id, there.event_id);
 });
 
-test('takes keys of 1 to 255 code points, byte for byte, and refuses others', async () => {
+test('accepts keys of 1 to 255 code points, compares them byte for byte, and refuses others', async () => {
   const keys = [
     ...[
       'x',
@@ -370,7 +370,7 @@ test('remembers keys when Redis is killed and comes back', async () => {
   );
 });
 
-test("stores a key once that is repeated after the workers were away and Redis's clock jumped by days", async () => {
+test("stores one event for a key that is repeated after the workers were away and Redis's clock jumped by days", async () => {
   const repeated = repeat(10, (n) => ({ identity: `away ${n}`, idempotency_key: `away ${n}` }));
   const [before, meanwhile] = [repeated.slice(0, 5), repeated.slice(5)];
   assertAccepted(await trackAll(before.map((event) => ({ event: 'away', ...event }))));
@@ -382,7 +382,7 @@ test("stores a key once that is repeated after the workers were away and Redis's
   await withRedis(sluice, async (redis) => {
     const clock = async () => Number(await redis.hget(shardKeys.state(0), 'claim_clock_us'));
     const stood = await clock();
-    // The clock has jumped ahead, as the scripts see it.
+    // The scripts now find that Redis's clock has jumped two days ahead.
     await redis.hincrby(shardKeys.state(0), 'claim_clock_seen_us', -2 * 86_400 * 1e6);
     const again = () => trackAll(repeated.map((event) => ({ event: 'away, again', ...event })));
     assertAccepted(await again());
@@ -399,10 +399,10 @@ test("stores a key once that is repeated after the workers were away and Redis's
   );
 });
 
-test('stores a key once while ClickHouse is away, and reserves none that it answers with 503', async (context) => {
+test('stores one event for a key while ClickHouse is away, and reserves no key of a request that it answers with 503', async (context) => {
   await untilStored(sluice);
   await sluice.clickhouse.kill9();
-  // The worker would make room in the backlog by compressing what waits.
+  // A running worker would compress waiting segments, and so make room in the backlog.
   const [worker] = sluice.workers;
   context.after(() => worker?.sigcont());
   worker?.sigstop();
@@ -411,7 +411,7 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
   );
   assert.ok(repeats.every(isAccepted), 'the backlog takes events');
 
-  // The backlog takes what still fits, so the ballast gets smaller.
+  // The backlog takes whatever still fits, so the ballast gets smaller step by step.
   const ballast = (count: number, length: number) =>
     trackAll(
       repeat(count, (n) => ({ event: 'x', identity: `${n}`, properties: { a: 'x'.repeat(length) } })),
@@ -474,7 +474,7 @@ test('stores a key once while ClickHouse is away, and reserves none that it answ
   );
 });
 
-test('stores nothing again under the same keys however CLAIM_BYTES_MAX changes, with keys forgotten and with Redis lost', async () => {
+test('stores no repeat however CLAIM_BYTES_MAX changes, even after Redis forgot the keys or was lost', async () => {
   const events = repeat(5, (n) => ({
     event: 'stable',
     identity: `stable ${n}`,
@@ -484,7 +484,7 @@ test('stores nothing again under the same keys however CLAIM_BYTES_MAX changes, 
   const before = await stored('stable');
   assert.equal(before.length, 5);
   const sendAgain = async () => {
-    // To the first process, which has the changed budget; the others have that of their start.
+    // Only the first process has the changed budget; the others have that of their start.
     const again = { app_id: appId, events: events.map((event) => ({ ...event, properties: { late: 1 } })) };
     const answer = await until(
       async () => {
@@ -507,7 +507,7 @@ test('stores nothing again under the same keys however CLAIM_BYTES_MAX changes, 
       await sendAgain();
       await redis.flushall();
     });
-    // A number of buckets that follows from the changed budget.
+    // The restore computes the number of buckets from the changed budget.
     await restoreWith(changed);
     await sendAgain();
   }

@@ -33,7 +33,7 @@ const context: PrepareContext = {
   strictBulk: false,
 };
 
-/** The same document from both, but for a list that is too long, which is cut. */
+/** Asserts that reading a document record by record gives the same as reading it at once. */
 function assertSame(text: string): void {
   const [one, other] = [large(text), parseDocument(Buffer.from(text))];
   assert.equal(codeOf(one), codeOf(other), text);
@@ -71,7 +71,7 @@ describe('a large document', () => {
     }
   });
 
-  test('that is not JSON is refused as that, wherever it is wrong', () => {
+  test('that is not JSON is refused as invalid JSON, wherever the error is', () => {
     for (const text of [
       '',
       '{',
@@ -98,7 +98,7 @@ describe('a large document', () => {
     assert.equal(codeOf(atOnce(readLargeDocument(Buffer.from([0x22, 0xff, 0x22]), list))), 'invalid_json');
   });
 
-  test('is the same as a small one, whatever it is made of', () => {
+  test('gives the same as a small one, whatever it contains', () => {
     const piece = fc.constantFrom(
       '{',
       '}',
@@ -121,14 +121,14 @@ describe('a large document', () => {
     fc.assert(fc.property(fc.oneof(noise, valid), assertSame), { numRuns: 5_000 });
   });
 
-  test('has characters of several bytes decoded whole, wherever it is cut', () => {
+  test('has characters of several bytes decoded whole, wherever its chunks end', () => {
     for (const shift of [0, 1, 2, 3]) {
       const text = `{"${'x'.repeat(shift)}": "${'🧀'.repeat(300_000)}é"}`;
       assert.deepEqual((large(text) as { value: unknown }).value, JSON.parse(text));
     }
   });
 
-  test('is read up to one record more than it may have, by which it is refused', () => {
+  test('is read up to one record more than it may have, and is refused for that one', () => {
     const read = (count: number) => {
       const document = large(`{"events": [${Array(count).fill('1').join()}]}`);
       assert.ok('value' in document);
@@ -137,7 +137,7 @@ describe('a large document', () => {
     assert.deepEqual([4, 5, 6, 7, 100].map(read), [4, 5, 6, 6, 6]);
   });
 
-  test('has bounds on what it holds, in a record and beside the records', () => {
+  test('has bounds on its content, inside and outside of the records', () => {
     const array = (element: string, count: number) => `[${Array(count).fill(element).join()}]`;
     const names = (count: number) => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join()}}`;
     const bounds: [make: (count: number) => string, max: number, code: string][] = [
@@ -167,7 +167,7 @@ describe('a large document', () => {
     assert.equal(codeOf(whole(23)), 'too_many_values');
   });
 
-  // By the processor's time, since a busy machine takes its time from every step.
+  // Measured in CPU time, since on a busy machine every step lasts longer.
   test('takes no step of more than 50 ms, whatever is in it', () => {
     const many = (count: number, item: (index: number) => string) =>
       Array.from({ length: count }, (_, index) => item(index)).join();

@@ -160,7 +160,7 @@ const places: readonly Place[] = [
 
 const depths = [depthMax - 1, depthMax, depthMax + 1, 1_000, 30_000];
 
-/** Nothing starts a process again that has ended. */
+/** Fails if the process has ended, since nothing starts it again. */
 async function assertServes(): Promise<void> {
   assert.ok(
     isAccepted(await send(sluice.baseUrl, track, { app_id: strict, event: 'Next', identity: 'next' })),

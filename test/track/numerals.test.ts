@@ -157,7 +157,7 @@ async function sendAll(numerals: readonly string[], run: string): Promise<Map<st
     assert.equal(reply.status, 200, reply.text);
     assert.ok(!/rejected|limited/.test(reply.text), reply.text.slice(0, 500));
   }
-  // Each gets its own request, which takes the way of single records.
+  // A request of one record takes the code path for single records.
   for (const appId of [strict, lenient]) {
     const [one = ''] = numerals;
     const event = `{"app_id": "${appId}", "event": "single ${run} 0", "identity": "a", "properties": {"n": ${one}}}`;

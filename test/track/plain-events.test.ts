@@ -121,7 +121,7 @@ const usual = {
 const single = (event: object) => JSON.stringify({ app_id: '1000000001', ...event });
 const bulk = (...events: object[]) => JSON.stringify({ app_id: '1000000001', events });
 
-test('a schema of a text says nothing that the short way leaves unchecked', () => {
+test('the schemas of texts have no rule that the short way leaves unchecked', () => {
   for (const [name, schema] of Object.entries<object>(eventSchema.properties)) {
     if (name === 'properties') continue;
     const {

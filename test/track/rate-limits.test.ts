@@ -137,8 +137,7 @@ async function countEvents(appId: string, condition: string): Promise<number> {
 }
 
 /**
- * Waits as long as the contract tells a client to, and some milliseconds more, by which the clocks of this process and of
- * Redis may differ.
+ * Waits as long as the contract tells a client to, plus the few milliseconds by which the clocks of this process and of Redis may differ.
  */
 async function wait(ms: number): Promise<void> {
   const endsAt = performance.now() + ms + driftMs;
@@ -191,7 +190,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(countAccepted(refused), 0);
     const last = await track(contract, { identity: 'patient' });
     const retryAfter = assertLimited(last, 'track', 30, 30);
-    // The oldest of the 30 leaves the window after that; the youngest was accepted at most this much later.
+    // By then the oldest of the 30 has left the window; the youngest was accepted at most `burstMs` after it.
     await wait(retryAfter * 1000);
     assertAccepted(await track(contract, { identity: 'patient' }));
     await wait(burstMs);
@@ -232,14 +231,14 @@ describe('limits', { concurrency: 8 }, () => {
     const accepted = tries.filter((one) => one.accepted);
     assert.ok(accepted.length >= 31, 'the first request left the window');
     for (const first of accepted) {
-      // Certainly within 30 s of each other, whenever each was accepted between its sending and its answer.
+      // These were certainly accepted within 30 s of each other, at whatever moment between its sending and its answer each was accepted.
       const within = accepted.filter(
         ({ sentMs, answeredMs }) => sentMs >= first.sentMs && answeredMs < first.sentMs + windowMs - driftMs,
       );
       assert.ok(within.length <= 30, `${within.length} accepted within 30 s`);
     }
     for (const refused of tries.filter((one) => !one.accepted)) {
-      // Possibly in the window of the refused request.
+      // These may still have been in the window of the refused request.
       const before = accepted.filter(
         ({ sentMs, answeredMs }) =>
           answeredMs > refused.sentMs - windowMs - driftMs && sentMs < refused.answeredMs,
@@ -303,8 +302,8 @@ describe('limits', { concurrency: 8 }, () => {
     assertAccepted(other);
   });
 
-  test('neither new names nor another endpoint evade what an environment may get in all', async () => {
-    // A stranger's compressed request of 7 kB, which stores a megabyte, for ever new users.
+  test('neither new names nor another endpoint evade the limits over all endpoints of an environment', async () => {
+    // A stranger could send compressed requests of 7 kB that store a megabyte each, always for new users.
     const value = '\u{1F600}'.repeat(240);
     const properties = Object.fromEntries(repeat(1000, (n) => [`k${n}`, value]));
     const large = (n: number) => {
@@ -319,7 +318,7 @@ describe('limits', { concurrency: 8 }, () => {
     await Promise.all(repeat(6, flood));
     const refused = answers.find(isRefused) as Answer;
     assertLimited(refused, 'app_bytes', leastBytes, 10);
-    assert.match(refused.text, /administrator/, 'whoever tries the service out is told what to do');
+    assert.match(refused.text, /administrator/, 'the refusal says what to do');
     await untilStored(sluice);
     const [row] = await sluice.rows<{ bytes: number }>(
       `SELECT toUInt32(sum(length(toString(properties)))) AS bytes FROM user_properties WHERE app_id = '${everywhere}'
@@ -367,7 +366,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(countAccepted(await Promise.all(repeat(40, () => addProperties(withoutBulk, 'pair')))), 30);
   });
 
-  test('accepts 1000 events per minute of an identity, and refuses as a whole what does not fit', async () => {
+  test('accepts 1000 events per minute of an identity, and refuses as a whole a request that does not fit', async () => {
     assertAccepted(await trackAll(contract, of('bulk', 600)));
     const refused = await trackAll(contract, [...of('bulk', 401), { identity: 'bystander' }]);
     assertLimited(refused, 'bulk_identity', 1000, 60);
@@ -388,13 +387,13 @@ describe('limits', { concurrency: 8 }, () => {
     assertAccepted(await trackAll(contract, of('waiting', 400)));
     const askedMs = performance.now();
     const untilFirst = assertLimited(await trackAll(contract, of('waiting', 600)), 'bulk_identity', 1000, 60);
-    const toldMs = performance.now();
+    const answeredMs = performance.now();
     const untilBoth = assertLimited(await trackAll(contract, of('waiting', 601)), 'bulk_identity', 1000, 60);
     const endedMs = performance.now();
-    assert.ok(untilFirst >= 60 - (toldMs - beganMs) / 1000 - 1, `told ${untilFirst} s`);
+    assert.ok(untilFirst >= 60 - (answeredMs - beganMs) / 1000 - 1, `Retry-After of ${untilFirst} s`);
     // Both are rounded up, and acceptances within a second may be counted as one.
     const apart = (secondMs - firstMs - (endedMs - askedMs)) / 1000 - 2;
-    assert.ok(untilBoth - untilFirst >= apart, `told ${untilFirst} s and ${untilBoth} s`);
+    assert.ok(untilBoth - untilFirst >= apart, `Retry-After of ${untilFirst} s and ${untilBoth} s`);
   });
 
   test('accepts exactly 1000 parallel events of an identity over two processes', async () => {
@@ -446,7 +445,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(await countEvents(appId, 'user_id = 7'), 10);
   });
 
-  test('refuses with 400 what could never fit, and neither stores nor counts any of it', async () => {
+  test('refuses with 400 a request that could never fit, and neither stores nor counts any of it', async () => {
     const appId = small[2] ?? '';
     const never = await Promise.all([
       trackAll(appId, [...of('ada', 11), { identity: 'bob' }]),
@@ -475,7 +474,7 @@ describe('limits', { concurrency: 8 }, () => {
     assertLimited(await trackAll(appId, [...of('ada', 1), ...of('bob', 9)]), 'bulk_identity', 10, 60);
     assertAccepted(await trackAll(appId, ofEach('first', 5)));
     assertLimited(await trackAll(appId, of('bob', 6)), 'bulk_app', 20, 60);
-    // Bob's ten still fit once nothing but his own limit is in the way.
+    // Bob's ten still fit once only his own limit counts: the refused request used up none of it.
     await sluice.admin('environments', 'set', appId, '--limit', 'bulk_app=none');
     const answer = await until(async () => {
       const latest = await trackAll(appId, of('bob', 10));

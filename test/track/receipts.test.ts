@@ -1,4 +1,4 @@
-// Receipts: what has become of records by their idempotency keys, wherever the records are, told only to who sent them.
+// Receipts tell the sender of records, and nobody else, what became of them, by idempotency keys and wherever the records are.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -109,9 +109,9 @@ test('a record waits until ClickHouse has it, and is stored from then on', async
   );
   assert.deepEqual(found[0], found[3]);
   const [segment] = await segmentsOf(['w1']);
-  const { event_id: id, segment: told, accepted_at: acceptedAt } = found[2] as Receipt;
+  const { event_id: id, segment: itsSegment, accepted_at: acceptedAt } = found[2] as Receipt;
   assert.equal(id?.replaceAll('-', ''), eventIdOfKey(appId, 'w1', 'shared'));
-  assert.equal(told, segment);
+  assert.equal(itsSegment, segment);
   assert.equal(acceptedAt, new Date(Number(segment) / 1000).toISOString());
   assert.deepEqual(Object.keys(found[1] as Receipt), ['idempotency_key', 'status']);
 });
@@ -164,7 +164,7 @@ test('a row that ClickHouse refused waits, and is deleted with its user', async 
   assert.deepEqual(await statuses(['r1']), ['deleted']);
 });
 
-test('nothing tells that a user is suppressed: the record has the receipt of others, now and later', async () => {
+test('no receipt reveals that a user is suppressed: it is like those of others, at once and later', async () => {
   await setSuppressed(sluice.baseUrl, token, [{ identity: 'sue' }], true);
   await track(['s1', 'sue'], ['s2', 'sam']);
   assert.deepEqual(await statuses(['s1', 's2']), ['waiting', 'waiting']);
@@ -175,7 +175,7 @@ test('nothing tells that a user is suppressed: the record has the receipt of oth
   await withRedis(sluice, forgetKeys);
   assert.deepEqual(await receiptsOf(['s1', 's2']), [hidden, shown]);
 
-  // An anonymous user is joined to a suppressed one by the commit that identifies it, before every process knows it.
+  // The commit that identifies an anonymous user joins it to a suppressed one before every process knows of that.
   const identify = { app_id: appId, user_id: '77', identity: 'sue' };
   assert.equal((await post(sluice.baseUrl, paths.identify, identify)).status, 200);
   const event = { app_id: appId, user_id: '77', event: 'Paid', idempotency_key: 's3' };
@@ -183,7 +183,7 @@ test('nothing tells that a user is suppressed: the record has the receipt of oth
   await untilStored(sluice);
   assert.deepEqual(await statuses(['s3']), ['stored']);
   assert.deepEqual(await segmentsOf(['s3']), [undefined]);
-  // No table and no key in Redis has a name or what was sent.
+  // The suppressed segment's rows contain neither a name nor anything else that was sent.
   const rows = await sluice.rows(
     `SELECT * FROM stored_events WHERE app_id = '' AND segment = ${hidden.segment}`,
   );
@@ -273,7 +273,7 @@ test('hostile keys are looked up as they are, and bad lists are refused', async 
   assert.equal(codeOf(await askFor(['k'], Number(appId))), 'invalid_type');
 });
 
-test('an environment asks about so many keys a second, and holds up no other', async () => {
+test('an environment may ask about a limited number of keys per second, and holds up no other one', async () => {
   await withRedis(sluice, async (redis) => {
     const counter = shardKeys.receipts(0, appId);
     assert.equal((await askFor(['a', 'b'])).status, 200);

@@ -153,7 +153,7 @@ test('does not record refusals without a known environment, nor good or limited 
     await send('/api/track', { app_id: sluice.appId, event: 'x', identity: 'limited' }, 200);
   }
   await send('/api/track', { app_id: sluice.appId, event: 'x', identity: 'limited' }, 429);
-  // One more that is listed. If the others were listed, they would come before it.
+  // This one is listed. If those before were listed too, they would come before it.
   await send('/api/track', { app_id: sluice.appId, event: 'x' }, 400);
   const entries = await listed(1);
   assert.deepEqual(
@@ -170,11 +170,11 @@ test('keeps the last 100 of an environment, and nothing for longer than 7 days',
   const dayMs = 24 * 60 * 60 * 1000;
   const entry = { time: '', endpoint: 'track', code: 'empty', field: 'old' };
   await redis.zadd(key, Date.now() - 7 * dayMs - 1, `a:${JSON.stringify(entry)}`);
-  assert.deepEqual(await listRejected(redis, sluice.appId), [], 'what is too old is not shown');
+  assert.deepEqual(await listRejected(redis, sluice.appId), [], 'entries that are too old are not shown');
 
   const startedMs = Date.now();
   for (let round = 0; round < 3; round++) {
-    // Two processes that note in the same millisecond have no order.
+    // Entries that two processes write in the same millisecond have no order, so each round has its own time.
     const kept = keepRejectedIn(redis, log, () => startedMs + round);
     for (let i = 0; i < 60; i++) kept.noteRequest(source(), refusal, {}, round * 1000 + i);
     await kept.close();
@@ -207,12 +207,12 @@ test('holds a bounded number in memory, however many are refused, and writes onc
     rejectedWrites.waitingMax,
   );
   assert.equal(await redis.zcard(registryKeys.rejected(sluice.appId)), 0, 'there was no room left');
-  // Other tests' processes send some all the time.
+  // The API processes also send commands all the time.
   assert.ok((await commandsRun()) - commandsBefore < 5_000);
   await redis.del(...appIds.map(registryKeys.rejected));
 });
 
-test('measures no more of the refused elements of a request than others can wait for', async () => {
+test('measures only as many refused elements of a request as other requests can wait for', async () => {
   const kept = keepRejectedIn(redis, log);
   const elements = Array.from({ length: 90 }, () => ({ event: 'x'.repeat(160_000) }));
   const refusals = elements.map((_, index) => ({ ...refusal, index }));

@@ -330,7 +330,7 @@ describe('idempotency keys', () => {
     const event = element('a hundred at once', { idempotency_key: 'a hundred at once' });
     const replies = await Promise.all(
       Array.from({ length: 100 }, (_, index) =>
-        // A repeat counts as a request, so that each has a user of its own.
+        // Each request has its own user, since rate limits count repeats too.
         single({ ...event, properties: { sender: index }, identity: `sender-${index}` }, ledger, index % 2),
       ),
     );

@@ -16,7 +16,7 @@ import { ownSluice } from '../support/sluice.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 40_000;
-/** The timer closes nothing before. */
+/** The timer closes nothing earlier than this. */
 const timerMsMin = 8_000;
 /** Enough for a busy machine and less than the timer, so that the service itself closed what is closed by then. */
 const servedMsMax = 6_000;
@@ -54,7 +54,7 @@ const chunkedRequest = (body: string, more: readonly string[] = [], first = line
 const paddingTo = (headBytes: number, body: string) =>
   `X-A: ${'a'.repeat(headBytes - request(body, ['X-A: ']).length + body.length)}`;
 
-/** Of a head whose headers are as large as they may be: the lines around them do not count. */
+/** The size of the largest head. The bound on headers does not count the request line and the line breaks around them. */
 const headBytesMax = receiving.headerBytesMax + line.length + 4;
 
 type Row = {
@@ -581,7 +581,7 @@ const timed: readonly TimedRow[] = [
     stored: false,
   },
   {
-    name: 'a body of 40 kB a second, which is told that it is too slow',
+    name: 'a body of 40 kB a second, which is answered that it is too slow',
     bytes: () => `${head(line, host, json, `Content-Length: ${bodies.singleBytesMax}`)}{`,
     drip: { bytes: ' '.repeat(4000), everyMs: 100 },
     replies: [408],
@@ -676,7 +676,7 @@ for (const row of timed) {
 
 table('takes a request with', accepted);
 table('refuses a request with', refused);
-table('refuses what says its length in two ways or in none, and closes the connection:', ambiguous);
+table('refuses a request that states its length twice or never, and closes the connection:', ambiguous);
 table('refuses what is not HTTP/1.1, and closes the connection:', malformed);
 table(
   'takes, as the parser does, and closes the connection after',
@@ -796,8 +796,8 @@ describe('over the life of a connection', () => {
   test('accepts a chunked request that arrives byte by byte', async () => {
     const connection = await openRaw(sluice.baseUrl);
     const bytes = Buffer.from(chunkedRequest(newEvent(1, 'a chunked request, byte by byte')));
-    // The parser considers the body whole before its last line. What comes after the answer, and so after the close,
-    // resets the connection, and an answer that was not read yet is lost.
+    // The parser considers the body complete before its last line, and the service answers and closes. Bytes that arrive after that reset
+    // the connection, and an answer that was not read yet is lost. So the last lines are sent together.
     const lastChunk = bytes.length - '0\r\n\r\n'.length;
     for (const byte of bytes.subarray(0, lastChunk)) await connection.send(Buffer.of(byte));
     await connection.send(bytes.subarray(lastChunk));

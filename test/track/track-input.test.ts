@@ -103,7 +103,7 @@ const compressors = [
   ...(zstdCompressSync === undefined ? [] : [['zstd', 'zstd', zstdCompressSync] as const]),
 ] as const;
 
-/** Node 22 takes a cut frame of zstd for what is whole of it, which cannot be a document. */
+/** Node 22 inflates a truncated zstd frame without an error, as far as its blocks are complete; the result is no JSON document. */
 const cutCode = (name: string) =>
   name === 'zstd' && process.version.startsWith('v22.') ? 'invalid_json' : 'invalid_encoding';
 
@@ -159,7 +159,7 @@ const encodings: Row[] = [
     : [
         sends('zstd that needs a window of 16 MiB', 'invalid_encoding', (event) => {
           const frame = zstdCompressSync(JSON.stringify(event));
-          // The descriptor, without a size, and the window: 2 to the 10 + 14.
+          // The frame's descriptor without the flag for a size, and the window, which is 2^(10 + 14) bytes.
           const size = [1, 2, 4, 8][(frame[4] as number) >> 6] as number;
           const header = Buffer.of((frame[4] as number) & 0b0001_1111 & ~0x20, 14 << 3);
           const body = Buffer.concat([frame.subarray(0, 4), header, frame.subarray(5 + size)]);
@@ -593,7 +593,7 @@ describe('JSON', () => {
     }
   });
 
-  test('answers 400 invalid_json to what is not well-formed, there too', async () => {
+  test('answers 400 invalid_json to malformed JSON in the same place', async () => {
     for (const value of malformed) {
       const { json } = documentOf('malformed', value);
       assert.throws(() => JSON.parse(json), value);

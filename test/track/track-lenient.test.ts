@@ -312,7 +312,7 @@ const beyondMending: Row[] = [
   refuses('a timestamp of 1969', 'timestamp_out_of_range', 'timestamp', {
     timestamp: '1970-01-01T00:00+0530',
   }),
-  // Read as milliseconds they would be in 1970.
+  // These would be in 1970 if they were read as milliseconds.
   ...[1_704_067_200, 1_704_067_200.25, 100_000_000, 99_999_999_999].map((timestamp) =>
     refuses(`the timestamp ${timestamp} in seconds`, 'invalid_timestamp', 'timestamp', { timestamp }),
   ),

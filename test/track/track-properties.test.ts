@@ -266,7 +266,7 @@ describe('timestamp', () => {
   function agree(value: string, nowMs: number): void {
     const expected = oracleInstant(value, nowMs);
     const result = readTimestamp(value, nowMs);
-    // A malformed timestamp may also be out of range as far as it was read. Then either code is right.
+    // The part of a malformed timestamp that was read may also be out of range, so either code is right.
     if (expected === 'invalid_timestamp') assert.ok('refused' in result, value);
     else if (typeof expected === 'string') assert.deepEqual(result, { refused: expected }, value);
     else assert.deepEqual(result, { text: storedTime(Number(expected.ms)) }, value);
@@ -680,7 +680,7 @@ describe('garbage', () => {
     assert.ok(accepted > 0, 'some edits leave the event valid');
   });
 
-  // Nothing starts a process again that has ended.
+  // A process that had ended would not be started again.
   test('leaves the process running and serving', async () => {
     const before = (await storedEvents(sluice, sluice.appId)).length;
     checkAccepted(

@@ -136,7 +136,7 @@ test('counts requests without a key for the environment, and does not list them 
   const stats = async () => (await sluice.admin('environments', 'stats', closed)) as { unauthorized: number };
   await until(async () => (await stats()).unauthorized >= 100, 'the refused requests are counted');
   const listed = (await sluice.admin('rejected', 'list', closed)) as { code: string }[];
-  // These are from before the environment required a key.
+  // The refusals with this code are from before the environment required a key.
   assert.deepEqual(
     listed.filter(({ code }) => code !== 'missing_field'),
     [],
@@ -240,7 +240,7 @@ test('no environment requires a key that it does not have, and the answer says t
   const { note, ...last } = (await revoke(second)) as { note?: string };
   assert.deepEqual(last, { app_id: appId, id: second.id, revoked: true, keys_left: 0 });
   assert.match(String(note), /no write key is left.*all servers are refused/);
-  // What is required already stays so, whatever else is set with it.
+  // An environment that already requires a key may keep doing so without one, whatever else is set.
   await sluice.admin('environments', 'set', appId, '--write-key', 'required', '--validation', 'lenient');
   await sluice.admin('environments', 'set', appId, '--write-key', 'optional');
   await assert.rejects(
@@ -249,7 +249,7 @@ test('no environment requires a key that it does not have, and the answer says t
   );
 });
 
-test('works the same over /admin/v1, with a limit on the keys of an environment', async () => {
+test('write keys work the same over /admin/v1, with a limit on the keys of an environment', async () => {
   const path = `/environments/${open}/write-keys`;
   const made = await administer<Created>(sluice, 'POST', path, { name: 'one' });
   assert.match(made.write_key, /^slw_[\w-]{43}$/);
@@ -277,7 +277,7 @@ test('works the same over /admin/v1, with a limit on the keys of an environment'
   }
 });
 
-test('is shown once: neither Redis nor ClickHouse nor a log has it', async () => {
+test('a key is shown once: neither Redis nor ClickHouse nor a log has it', async () => {
   for (const { write_key } of [key, strange]) {
     assert.deepEqual(await keysWith(sluice, write_key), []);
     assert.deepEqual(filesWith(join(sluice.redis.dir, 'appendonlydir'), [write_key]), []);
