@@ -1,6 +1,6 @@
-// `npm run flights -- [--rows N]`: the 3 million flights of vega-datasets are imported with keys, again, and again after Redis
-// was emptied and restored; the second and third time half of them say something else. Redis forgets keys all the while.
-// Afterwards ClickHouse must hold, value by value, what it held after the first time.
+// `npm run flights -- [--rows N]`: imports the 3 million flights of vega-datasets with keys, then again, and once more after Redis was
+// emptied and restored. The second and third time half of them have other values. Redis forgets keys all the time. Afterwards ClickHouse
+// must hold exactly the values that it held after the first import.
 
 import { execFile } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
@@ -35,7 +35,7 @@ const parquet = fileURLToPath(
   new URL('../../../node_modules/vega-datasets/data/flights-3m.parquet', import.meta.url),
 );
 const program = fileURLToPath(new URL('../../src/import/main.js', import.meta.url));
-/** The clock of claims is set forward all the while: a key is forgotten some seconds after it came. */
+/** How often and how far the clock of claims is advanced, so that Redis forgets each key after some seconds. */
 const forgetEveryMs = 1_000;
 const forgetMinutes = 10;
 const storedMsMax = 600_000;
@@ -43,7 +43,7 @@ const storedMsMax = 600_000;
 const dir = tempDir('flights');
 const files = { first: join(dir, 'first.ndjson'), changed: join(dir, 'changed.ndjson') };
 await writeFiles();
-// With syncs, as in production.
+// A Redis that syncs, as in production.
 const redis = await startRedis();
 const sluice = await startSluice({ redis, env: { CLAIM_BYTES_MAX: String(1024 ** 2) } });
 const appId = await createEnvironment(sluice, ...unlimited);
@@ -64,7 +64,7 @@ clearInterval(ageing);
 const index = (await sluice.admin('keys-index', 'status')) as { keys: number; bytes: number };
 say(`the index has ${index.keys} keys in ${index.bytes} bytes`);
 const isKept = first.rows === String(rowsMax) && [second, third].every((state) => isEqual(state, first));
-say(isKept ? 'each flight is stored once, as it came first' : 'NOT as after the first time');
+say(isKept ? 'each flight is stored once, with its first values' : 'NOT as after the first import');
 await sluice.stop();
 await redis.remove();
 removeTempDir(dir);
@@ -76,7 +76,7 @@ function isEqual(one: Stored, other: Stored): boolean {
   return one.rows === other.rows && one.sum === other.sum && one.xor === other.xor;
 }
 
-/** Imports a file; settles with what is stored then: how many events, and a hash of all their values and stamps. */
+/** Imports a file; settles with how many events are stored then, and a hash of all their values and stamps. */
 async function load(what: string, file: string): Promise<Stored> {
   const startedMs = performance.now();
   const state = join(dir, `state ${what}`);
@@ -102,7 +102,7 @@ async function load(what: string, file: string): Promise<Stored> {
   return stored;
 }
 
-/** Writes the flights with their numbers, and once more with half of them changed. */
+/** Writes a file of the numbered flights, and one in which half of them are changed. */
 async function writeFiles(): Promise<void> {
   await Promise.all([write(files.first, false), write(files.changed, true)]);
 }

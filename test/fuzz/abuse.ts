@@ -1,6 +1,6 @@
-// A neighbour whose latency is a promise. He sends ten events a second, alone at first and then while another account abuses one
-// endpoint after another, and at last all at once: none of his is refused, and his p99 is at most eight times his own. Limits by
-// address are off, as if the abuse came from many.
+// One account's abuse must not hurt another account. A neighbour sends ten events a second, at first alone, then while the other account
+// abuses one endpoint after another, and finally all at once: none of its events may be refused, and its p99 may be at most eight times
+// that of the time alone. Limits by address are off, as if the abuse came from many addresses.
 
 import { randomInt } from 'node:crypto';
 import { request } from 'node:http';
@@ -18,32 +18,32 @@ import { quantile } from './process-figures.js';
 
 export type Abused = {
   readonly name: string;
-  /** Answers to the abuse by status; 0: none. */
+  /** Answers to the abuse by status; 0 means no answer. */
   readonly statuses: Readonly<Record<number, number>>;
-  /** What the neighbour saw meanwhile. */
+  /** The neighbour's requests meanwhile. */
   readonly requests: number;
   readonly refused: readonly string[];
   readonly p50: number;
   readonly p99: number;
 };
 
-/** `own`: what the neighbour sees alone. */
+/** `own`: the neighbour alone. */
 export type Abuses = { readonly own: Abused; readonly all: readonly Abused[] };
 
 const timesMax = 8;
 const pauseMs = 100;
 const aloneMs = 20_000;
 const abuseMs = 10_000;
-/** A request of the abuse that takes longer is given up. */
+/** How long a request of the abuse may take before it is given up. */
 const requestMsMax = 15_000;
-/** A slow reader takes nothing for so long, and goes. */
+/** For how long a slow reader reads nothing, before it disconnects. */
 const readMs = 5_000;
 
 type Abuse = {
   readonly name: string;
   /** How many requests are under way at once. */
   readonly lanes: number;
-  /** Sends one; settles with the status of its answer. */
+  /** Sends a request; settles with the status of its answer. */
   readonly send: () => Promise<number>;
 };
 
@@ -66,7 +66,7 @@ export async function abuseDeployment(sluice: SluiceHandle): Promise<Abuses> {
   }
 }
 
-/** Abuses for a while; settles with what the neighbour saw until the last request was answered. */
+/** Abuses for a while; settles with the neighbour's results until the last request of the abuse is answered. */
 async function beside(neighbour: Neighbour, abuses: readonly Abuse[], ms: number): Promise<Abused> {
   await neighbour.report();
   const endMs = performance.now() + ms;
@@ -82,7 +82,7 @@ async function beside(neighbour: Neighbour, abuses: readonly Abuse[], ms: number
   await Promise.all([time, ...lanes]);
   const { tookMs, faults, unknown } = await neighbour.report();
   return {
-    name: abuses.length === 1 ? (abuses[0] as Abuse).name : 'all of it at once',
+    name: abuses.length === 1 ? (abuses[0] as Abuse).name : 'all at once',
     statuses,
     requests: tookMs.length,
     refused: [...faults, ...Array(unknown).fill('answered 503: unknown')],
@@ -120,7 +120,7 @@ async function abusesOf(sluice: SluiceHandle, hostile: TestAccount): Promise<Abu
     Array.from({ length: count }, (_, at) => make(at));
   const pick = <T>(values: readonly T[]) => values[sent % values.length] as T;
 
-  /** Lists as long as they may be: of nobody, and of users who have events. */
+  /** Lists of the greatest length: of users who have events, and of users who have none. */
   const lists = each(4, (list) =>
     each(counts.deletionTargetsMax, (at) => ({
       identity: `${list % 2 === 0 ? 'seen' : 'nobody'}-${list}-${at}`,
@@ -140,7 +140,7 @@ async function abusesOf(sluice: SluiceHandle, hostile: TestAccount): Promise<Abu
   const exported = await submitExport(sluice, token, seen.slice(0, 50));
   await untilExportComplete(sluice, token, exported);
 
-  // As large as a request may be when it is inflated, and small when it is sent.
+  // Small when sent, but inflates to the largest request that is allowed.
   const text = Object.fromEntries(each(4, (at) => [`p${at}`, 'x'.repeat(255)]));
   const users = each(900, (at) => ({ identity: `p-${at}`, properties: text }));
   const properties = gzipSync(JSON.stringify({ app_id, users }));
@@ -158,7 +158,7 @@ async function abusesOf(sluice: SluiceHandle, hostile: TestAccount): Promise<Abu
       { level: 1 },
     );
 
-  /** Takes the first bytes of the data and no more. */
+  /** Reads the first bytes of an export and no more. */
   const readSlowly = () =>
     new Promise<number>((settle) => {
       const headers = { authorization: `Bearer ${token}` };
@@ -232,7 +232,7 @@ async function abusesOf(sluice: SluiceHandle, hostile: TestAccount): Promise<Abu
   ];
 }
 
-/** Whether the neighbour was served as promised. */
+/** Whether no abuse hurt the neighbour more than it may. */
 export function abusesWithin({ own, all }: Abuses): boolean {
   return all.every(({ refused, p99 }) => refused.length === 0 && p99 <= timesMax * own.p99);
 }
@@ -245,9 +245,9 @@ export function describeAbuses({ own, all }: Abuses): string {
   });
   const refusals = all.flatMap(({ name, refused }) => refused.slice(0, 2).map((text) => `${name}: ${text}`));
   return [
-    `A neighbour in another account, ten events a second; his p99 may be ${timesMax} times his own.`,
+    `A neighbour in another account sends ten events a second; its p99 may be ${timesMax} times its p99 alone.`,
     '',
-    '| beside him | its answers | his events | refused | p50 ms | p99 ms | times his own |',
+    '| abuse | answers | neighbour’s events | refused | p50 ms | p99 ms | times alone |',
     '| --- | --- | ---: | ---: | ---: | ---: | ---: |',
     ...rows,
     ...refusals,

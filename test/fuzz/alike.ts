@@ -1,5 +1,5 @@
-// Nobody can tell from answers who is suppressed. Two accounts are alike, and get the same requests in the same order; in one of them
-// all users that the requests name are suppressed. Status, headers but dates, and body of each answer are compared.
+// Checks that answers do not reveal who is suppressed. Two equal accounts get the same requests in the same order, but in one of them all
+// users that the requests name are suppressed. The status, headers (without dates) and body of each pair of answers must be equal.
 
 import { createTestAccount, untilKnown } from '../harness/accounts.js';
 import { getToken } from '../harness/deletion.js';
@@ -14,21 +14,21 @@ import { takesRecords } from './tally.js';
 
 export type Alike = {
   readonly requests: number;
-  /** Answers by status, and how many told of a repeat. */
+  /** Answers by status, and how many of them reported a repeat. */
   readonly statuses: Readonly<Record<string, number>>;
   readonly repeats: number;
-  /** What differed: the request, and both answers. */
+  /** Each request whose answers differed, with both answers. */
   readonly differences: readonly string[];
-  /** Rows of the users who are suppressed, and of the same users where they are not. */
+  /** How many rows are stored in the account with suppressed users, and in the other. */
   readonly rows: readonly [suppressed: number, others: number];
 };
 
-/** So few users that each meets the limits and sends keys again. */
+/** So few users that each reaches the limits and repeats keys. */
 const usersNamed = 4;
 
 type Named = { identity: string } | { user_id: string } | { anonymous_id: string };
 
-/** Sends so many requests in both accounts. They are chosen by the seed among all that take records. */
+/** Sends `count` requests to both accounts; the seed chooses them among all that carry records. */
 export async function compareAnswers(sluice: SluiceHandle, seed: number, count: number): Promise<Alike> {
   const [api] = sluice.api as [ApiHandle];
   const accounts = [
@@ -36,7 +36,7 @@ export async function compareAnswers(sluice: SluiceHandle, seed: number, count: 
     await createTestAccount(sluice, 'Others', ['Main Production']),
   ] as const;
   const [suppressed, others] = accounts.map(({ appIds: [appId = ''] }) => appId) as [string, string];
-  // Limits of an environment would leave little to compare.
+  // With the limits of an environment, most answers would be the same refusal.
   const limits = ['bulk_app', 'collect_app', 'app_records', 'app_bytes'].flatMap((name) => [
     '--limit',
     `${name}=none`,
@@ -65,29 +65,31 @@ export async function compareAnswers(sluice: SluiceHandle, seed: number, count: 
       Buffer,
       Buffer,
     ];
-    // Neither is always the first.
+    // The order is random, since a difference could depend on which account is first.
     const isFirst = random.oneIn(2);
-    const before = isFirst ? await ask(suppressed, one) : undefined;
-    const told = await ask(others, other);
-    const about = before ?? (await ask(suppressed, one));
-    const status = about.slice(0, 3);
+    const earlier = isFirst ? await ask(suppressed, one) : undefined;
+    const theirs = await ask(others, other);
+    const answer = earlier ?? (await ask(suppressed, one));
+    const status = answer.slice(0, 3);
     statuses[status] = (statuses[status] ?? 0) + 1;
-    if (/sluice-repeats|"repeat"/i.test(about)) repeats += 1;
-    if (about !== told)
-      differences.push(`${number}, ${its?.[kind]?.name} of ${id}\nsuppressed: ${about}\nanother: ${told}`);
+    if (/sluice-repeats|"repeat"/i.test(answer)) repeats += 1;
+    if (answer !== theirs)
+      differences.push(
+        `${number}, ${its?.[kind]?.name} of ${id}\nsuppressed: ${answer}\nnot suppressed: ${theirs}`,
+      );
   }
   await untilStored(sluice);
   const rows = await Promise.all([suppressed, others].map((appId) => countRows(sluice, appId)));
   return { requests: count, statuses, repeats, differences, rows: rows as [number, number] };
 }
 
-/** What is wrong; empty when nothing is. */
+/** Lists what is wrong; empty when nothing is. */
 export function faultsOfAlike({ differences, statuses, repeats, rows }: Alike): string[] {
-  const faults = differences.slice(0, 3).map((text) => `answers tell who is suppressed: ${text}`);
+  const faults = differences.slice(0, 3).map((text) => `answers reveal who is suppressed: ${text}`);
   if (rows[0] > 0) faults.push(`${rows[0]} rows of suppressed users are stored`);
-  // Otherwise equal answers would show little.
+  // Equal answers prove little unless there were rows, limits and repeats among them.
   if (rows[1] === 0 || statuses[429] === undefined || repeats === 0)
-    faults.push(`no limit, no repeat or no row was met: ${JSON.stringify({ statuses, repeats, rows })}`);
+    faults.push(`there was no row, no limit or no repeat: ${JSON.stringify({ statuses, repeats, rows })}`);
   return faults;
 }
 
@@ -116,7 +118,7 @@ function namesIn(bytes: Buffer = Buffer.alloc(0)): Named[] {
   return names;
 }
 
-/** An answer without its date, its environment, and the time until a limit has room, which depends on the moment. */
+/** An answer as text, without what must differ: its date, its environment, and the time until a limit has room. */
 function described({ status, head, body }: RawReply, appId: string): string {
   const moment = body.includes('"retry_after"')
     ? /^(date|retry-after|content-length):/i

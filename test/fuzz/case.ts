@@ -1,4 +1,4 @@
-// One case: mutated bytes on a connection, then a valid request whose answer names its marker. Reports what is wrong with
+// Runs one case: sends mutated bytes on a connection, then a valid request whose answer names its marker, and reports what is wrong with
 // the answers.
 
 import type { RawReply } from '../harness/raw-http.js';
@@ -7,7 +7,7 @@ import { readRequest } from './framing.js';
 
 export type FuzzCase = {
   readonly number: number;
-  /** What was mutated. */
+  /** The name of the request that was mutated. */
   readonly name: string;
   /** The bytes, in the pieces in which they are sent. */
   readonly pieces: readonly Buffer[];
@@ -19,20 +19,20 @@ export type Observation = {
   /** All bytes that were sent, including the valid request if it was sent. */
   readonly sent: Buffer;
   readonly replies: readonly RawReply[];
-  /** `answered`: the connection is in step and can take another case. */
+  /** What became of the valid request. `answered`: the connection is in step and can take another case. */
   readonly followUp: 'answered' | 'closed' | 'unanswered';
   readonly fault: string | undefined;
 };
 
 /**
- * The service's own statuses, 100, and those with which its HTTP parser answers. 503 means that Redis was slow; the whole
- * run decides how often that may happen.
+ * The statuses of the service and of its HTTP parser. 503 means that Redis was slow; the check of the whole run decides how often that may
+ * happen.
  */
 const allowed = new Set([100, 200, 201, 204, 304, 400, 401, 404, 405, 409, 413, 415, 429, 431, 503, 505]);
 /** Deadline of a valid request on a connection that is in step. */
 const answerMsMax = 10_000;
 
-/** A valid request that is refused with its marker, so that the answer shows which request it belongs to. */
+/** A well-formed request that is refused by naming its marker, so that the answer shows to which request it belongs. */
 export function followUpOf(appId: string, marker: string): Buffer {
   const body = JSON.stringify({
     app_id: appId,
@@ -45,16 +45,14 @@ export function followUpOf(appId: string, marker: string): Buffer {
   );
 }
 
-/** Names a marker that no case contains. */
+/** A marker that no case contains. */
 export function markerOf(run: string, caseNumber: number): string {
   return `fv-${run}-${caseNumber}-vf`;
 }
 
 const markers = /fv-[\w-]+-vf/g;
 
-/**
- * Runs a case on a connection that is in step. If there is no answer after `quietMs`, the server waits for more bytes.
- */
+/** Runs a case on a connection that is in step. No answer within `quietMs` means that the server waits for more bytes. */
 export async function runCase(
   connection: FuzzConnection,
   { pieces, pauseMs }: FuzzCase,
@@ -114,7 +112,7 @@ export async function runCase(
 const requestLine = /^[A-Z]+ \/[!-~]* HTTP\/1\.1$/;
 const headerLine = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Whether the bytes are exactly one request by the standard, without chunks: then its end is known. */
+/** Whether the bytes are exactly one request by the standard, without chunks, so that its end is certain. */
 function isOneRequest(bytes: Buffer): boolean {
   const request = readRequest(bytes, 0);
   if (request === undefined || request.chunked || request.end !== bytes.length) return false;

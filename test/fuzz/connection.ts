@@ -1,4 +1,4 @@
-// A bare connection for the fuzzer. It waits for events instead of polling, since there are thousands of short cases.
+// A bare connection for the fuzzer. It waits for events and does not poll, since there are thousands of short cases.
 
 import { connect, type Socket } from 'node:net';
 import { type RawReply, takeReply } from '../harness/raw-http.js';
@@ -6,9 +6,9 @@ import { type RawReply, takeReply } from '../harness/raw-http.js';
 export type FuzzConnection = {
   /** Complete replies since the last `forget`. */
   readonly replies: readonly RawReply[];
-  /** What the server sent that is not a reply. */
+  /** Describes bytes from the server that are not a reply. */
   readonly garbage: string | undefined;
-  /** The beginning of a reply that was cut off by the end of the connection. */
+  /** The beginning of a reply that the end of the connection cut off. */
   readonly cutOff: string | undefined;
   readonly closed: boolean;
   write(bytes: Uint8Array): void;
@@ -18,7 +18,7 @@ export type FuzzConnection = {
   destroy(): void;
 };
 
-/** Settles when it is connected; rejects if nobody listens. */
+/** Settles when the connection is open; rejects if nobody listens. */
 export async function openConnection(host: string, port: number): Promise<FuzzConnection> {
   const socket = await new Promise<Socket>((settle, reject) => {
     const opened = connect({ host, port, noDelay: true });
@@ -83,7 +83,7 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
           recheck = undefined;
           settle(condition());
         };
-        // Timers run before what has arrived: a process that was paused looks at that first.
+        // After a pause of this process, Node runs timers before it reads what has arrived; some turns later it has read that.
         const timer = setTimeout(() => setImmediate(() => setImmediate(() => setImmediate(end))), ms);
         recheck = () => {
           if (done()) end();

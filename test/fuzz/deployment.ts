@@ -1,5 +1,5 @@
-// Runs the fuzzer against a whole private deployment, and checks the deployment afterwards: its process, its memory, its
-// rows. Single answers are checked by `case.ts`.
+// Runs the fuzzer against a whole private deployment, and then checks its process, its memory and its rows. (`case.ts` checks single
+// answers.)
 
 import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
 import { getToken, submitAccepted } from '../harness/deletion.js';
@@ -15,11 +15,11 @@ import type { Table, Tally } from './tally.js';
 export type FuzzReport = RunResult & {
   readonly seed: number;
   readonly alike: Alike;
-  /** Whether the API process was replaced although no case made it end. */
+  /** Whether the API process was gone at the end although no case showed a fault. */
   readonly died: boolean;
   /** Memory of the API process in MiB: before, highest, after. */
   readonly residentMib: { readonly before: number; readonly highest: number; readonly after: number };
-  /** Latencies of a client beside the fuzzer, in ms; `alone` before the first case. */
+  /** Latencies of a client beside the fuzzer, in ms; `aloneP99` is from before the first case. */
   readonly neighbour: {
     readonly requests: number;
     readonly faults: readonly string[];
@@ -35,10 +35,10 @@ export type FuzzReport = RunResult & {
   readonly quarantined: number;
 };
 
-/** Valid requests about suppressed users, and the same ones about others. */
+/** How many requests are compared between suppressed users and others. */
 const comparedRequests = 600;
 
-/** Runs the cases against the deployment's first API process; settles with what it saw. */
+/** Runs the cases against the deployment's first API process. */
 export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions): Promise<FuzzReport> {
   const api = sluice.api[0] as ApiHandle;
   const alike = await compareAnswers(sluice, options.seed, comparedRequests);
@@ -76,7 +76,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
     const tookMs = seen.tookMs;
     const residents = memory.stop();
     if (result.fault === undefined) await untilStored(sluice, 120_000);
-    // The exit of a process is reported a little later than its connections end.
+    // Checked only now, since the exit of a process is reported later than the end of its connections.
     const died = result.fault === undefined && !target.alive();
     return {
       ...result,
@@ -106,19 +106,16 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
   }
 }
 
-/**
- * The longest latency of the client beside the fuzzer: a quarter of a second, since the machine may be busy, and more if
- * the client is already slow when alone.
- */
+/** The bound of the p99 of the client beside the fuzzer: 250 ms for a busy machine, more if the client was slow even alone. */
 export function p99MsMaxOf({ neighbour }: FuzzReport): number {
   return Math.max(250, 4 * neighbour.aloneP99);
 }
 
 const growthMibMax = 256;
-/** On a machine whose disk stalls, a commit may take too long. */
+/** One request in this many may be answered 503, since commits take too long while a disk stalls. */
 const unavailableOneIn = 500;
 
-/** Describes what is wrong with a run besides the fault of a single answer; empty when nothing is. */
+/** Lists what is wrong with a run besides faults of single answers; empty when nothing is. */
 export function faultsOf(report: FuzzReport): string[] {
   const { neighbour, residentMib: memory, tally, stored, malformed, quarantined } = report;
   const faults = faultsOfAlike(report.alike);
@@ -151,14 +148,14 @@ function isBetween(rows: number, { accepted, perhaps }: Tally, table: Table): bo
 function sampleMemory(pidNow: () => number) {
   const before = residentMib(pidNow());
   let highest = before;
-  const look = () => {
+  const sample = () => {
     highest = Math.max(highest, residentMib(pidNow()));
   };
-  const timer = setInterval(look, 200);
+  const timer = setInterval(sample, 200);
   return {
     stop: () => {
       clearInterval(timer);
-      look();
+      sample();
       return { before, highest, after: residentMib(pidNow()) };
     },
   };
@@ -169,7 +166,7 @@ async function countRows(sluice: SluiceHandle, from: string): Promise<number> {
   return Number(row?.rows);
 }
 
-/** Rows that no valid request could have left. */
+/** Counts rows that no valid request can have stored. */
 async function countMalformed(sluice: SluiceHandle, appId: string): Promise<number> {
   const text = (column: string, max: number) => `isValidUTF8(${column}) AND lengthUTF8(${column}) <= ${max}`;
   const user = `${text('identity', 255)} AND ifNull(user_id, 0) <= 9007199254740991`;

@@ -1,20 +1,20 @@
-// Finds requests in the bytes that were sent, independently of the service: where one ends and the next begins, and what
-// its body contains. Of the head it reads only what frames the body.
+// Finds requests in the bytes that were sent, independently of the service: where each ends, and what its body contains. It reads only
+// those headers that frame or encode the body.
 
 import { gunzipSync } from 'node:zlib';
 
 export type ReadRequest = {
   readonly method: string;
-  /** Without the query. */
+  /** The path without the query. */
   readonly path: string;
   readonly chunked: boolean;
-  /** Inflated; undefined if it does not match its encoding. */
+  /** The inflated body; undefined if it does not match its encoding. */
   readonly body: Buffer | undefined;
   /** Where the next request begins. */
   readonly end: number;
 };
 
-/** The request that begins at `from`; undefined if it is incomplete or not framed by the standard. */
+/** Reads the request that begins at `from`; undefined if it is incomplete or not framed by the standard. */
 export function readRequest(bytes: Buffer, from: number): ReadRequest | undefined {
   const headEnd = bytes.indexOf('\r\n\r\n', from);
   if (headEnd < 0) return undefined;

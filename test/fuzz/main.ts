@@ -1,6 +1,6 @@
 // `npm run fuzz -- [--count N] [--seed S] [--from CASE]`: sends N mutated requests to a private deployment. Writes
 // test/fuzz/RESULTS.md, unless --from skips the first case. `npm run fuzz -- --neighbour` abuses every endpoint beside a neighbour
-// instead, and prints what that took of him (abuse.ts).
+// instead, and prints how that slowed the neighbour down (abuse.ts).
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -15,7 +15,7 @@ const resultsFile = fileURLToPath(new URL('../../../test/fuzz/RESULTS.md', impor
 
 function wholeNumber(text: string, name: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text);
-  process.stderr.write(`fuzz: --${name} must be a whole number below a thousand million\n`);
+  process.stderr.write(`fuzz: --${name} must be a whole number below 1,000,000,000\n`);
   process.exit(2);
 }
 

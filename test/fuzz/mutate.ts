@@ -1,5 +1,5 @@
-// Mutations of a valid request's bytes: of single bits and bytes, of ranges, of numbers, of characters with a meaning in
-// HTTP and JSON, and of the boundary between two requests.
+// Mutates the bytes of a valid request: single bits and bytes, ranges, numbers, characters with a meaning in HTTP and JSON, and the
+// boundary between two requests.
 
 import type { Random } from './random.js';
 
@@ -129,8 +129,8 @@ const mutations: readonly Mutation[] = [
 ];
 
 /**
- * One to four mutations of a request; in every other case only of its body. In three of four cases Content-Length is
- * corrected afterwards, so that the defect lies deeper.
+ * Mutates a request one to four times; in half of the cases only its body. In three of four cases it then corrects Content-Length, so that
+ * the defect gets further into the service.
  */
 export function mutate(bytes: Buffer, random: Random, other: Buffer): Buffer {
   const bodyAt = bytes.indexOf('\r\n\r\n') + 4;
@@ -144,7 +144,7 @@ export function mutate(bytes: Buffer, random: Random, other: Buffer): Buffer {
   return random.oneIn(4) ? whole : withRightLength(whole);
 }
 
-/** The request with a Content-Length that matches the bytes after the head, if it has one. */
+/** Corrects the Content-Length of a request, if it has one, to the bytes after the head. */
 export function withRightLength(bytes: Buffer): Buffer {
   const bodyAt = bytes.indexOf('\r\n\r\n') + 4;
   if (bodyAt === 3) return bytes;
@@ -157,7 +157,7 @@ function insert(bytes: Buffer, at: number, inserted: Buffer): Buffer {
   return Buffer.concat([bytes.subarray(0, at), inserted, bytes.subarray(at)]);
 }
 
-/** A range, usually a short one. */
+/** A random range, usually a short one. */
 function range(bytes: Buffer, random: Random): [number, number] {
   const from = random.below(bytes.length);
   const length = 1 + random.below(random.oneIn(4) ? bytes.length - from : Math.min(16, bytes.length - from));

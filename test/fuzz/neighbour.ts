@@ -1,6 +1,6 @@
-// A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the fuzzer. It
-// sends one event after another on one connection, expects 200 for each, and measures how long each took. Beside each it asks
-// whether the process lives, and measures how much that worked before it answered.
+// A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the fuzzer. It sends one event
+// after another on one connection, expects 200 for each, and measures how long each takes. With each event it also asks /health/live, and
+// measures how much CPU time the process used before it answered.
 
 import { Agent, request } from 'node:http';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
@@ -9,18 +9,18 @@ import { mainThreadMs } from './process-figures.js';
 export type NeighbourReport = {
   readonly tookMs: readonly number[];
   /**
-   * CPU time of the process's main thread before it answered a question that needs neither Redis nor a disk: while those are
-   * slow, it may well work on somebody else's request. So other programs on the machine hardly change it.
+   * CPU time of the process's main thread before it answered /health/live, which needs neither Redis nor a disk. Other programs on the
+   * machine hardly change this figure.
    */
   readonly workedMs: readonly number[];
   /** Answers other than 200 and 503 `unknown`, and other failures. */
   readonly faults: readonly string[];
-  /** How many answers were 503 `unknown`: if a process is paused for a moment, the outcome of a commit may stay unknown. */
+  /** How many answers were 503 `unknown`: the outcome of a commit may stay unknown when a process is paused for a moment. */
   readonly unknown: number;
 };
 
 export type Neighbour = {
-  /** What it has seen since the last call, with the event that is under way: settles when that is answered. */
+  /** Settles with the results since the last call, once the event that is under way is answered. */
   report(): Promise<NeighbourReport>;
   stop(): Promise<void>;
 };
@@ -28,7 +28,7 @@ export type Neighbour = {
 type Options = {
   readonly baseUrl: string;
   readonly appId: string;
-  /** Of the process at `baseUrl`. */
+  /** The id of the process at `baseUrl`. */
   readonly pid: number;
   /** Pause between two events; 20 by default. */
   readonly pauseMs?: number;
@@ -40,7 +40,7 @@ const unknownOutcome = 'unknown';
 export function startNeighbour(options: Options): Neighbour {
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
   return {
-    // An error of the thread is uncaught, which ends the test.
+    // An error in the thread is an uncaught one here and ends the test.
     report: () =>
       new Promise((settle) => {
         worker.once('message', settle);
@@ -81,14 +81,14 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
   });
 }
 
-/** Settles with the CPU time of the process's main thread at its answer. */
-async function asksWhetherItLives({ baseUrl, pid }: Options, agent: Agent): Promise<number> {
+/** Asks /health/live; settles with the CPU time of the process's main thread when the answer arrives. */
+async function checkLiveness({ baseUrl, pid }: Options, agent: Agent): Promise<number> {
   return new Promise((settle, reject) => {
     const sent = request(`${baseUrl}/health/live`, { agent }, (reply) => {
       settle(mainThreadMs(pid));
       reply.resume();
     });
-    sent.setTimeout(10_000, () => sent.destroy(new Error('no sign of life within 10 s')));
+    sent.setTimeout(10_000, () => sent.destroy(new Error('/health/live not answered within 10 s')));
     sent.once('error', reject);
     sent.end();
   });
@@ -96,28 +96,28 @@ async function asksWhetherItLives({ baseUrl, pid }: Options, agent: Agent): Prom
 
 async function run(options: Options): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const agentOfQuestions = new Agent({ keepAlive: true, maxSockets: 1 });
+  const livenessAgent = new Agent({ keepAlive: true, maxSockets: 1 });
   let tookMs: number[] = [];
   let workedMs: number[] = [];
   let faults: string[] = [];
   let unknown = 0;
-  let isAsked = false;
+  let isReportDue = false;
   parentPort?.on('message', () => {
-    isAsked = true;
+    isReportDue = true;
   });
   for (let number = 0; ; number += 1) {
     const startedMs = performance.now();
     const before = mainThreadMs(options.pid);
-    const lives = asksWhetherItLives(options, agentOfQuestions);
+    const lives = checkLiveness(options, livenessAgent);
     const fault = await send(options, agent, number);
     tookMs.push(performance.now() - startedMs);
     const unanswered = await lives.then((answeredAtMs) => workedMs.push(answeredAtMs - before), String);
     if (typeof unanswered === 'string') faults.push(unanswered);
     if (fault === unknownOutcome) unknown += 1;
     else if (fault !== undefined) faults.push(fault);
-    if (isAsked) {
+    if (isReportDue) {
       parentPort?.postMessage({ tookMs, workedMs, faults, unknown } satisfies NeighbourReport);
-      [tookMs, workedMs, faults, unknown, isAsked] = [[], [], [], 0, false];
+      [tookMs, workedMs, faults, unknown, isReportDue] = [[], [], [], 0, false];
     }
     await new Promise((resolve) => setTimeout(resolve, options.pauseMs ?? 20));
   }

@@ -1,14 +1,14 @@
-// Plants legal JSON that programs stumble over into the document of a valid request: nesting of every kind and depth, and
-// lone surrogates as a value or a key anywhere.
+// Plants JSON that programs often fail on into the document of a valid request: nesting of every kind and depth, and lone surrogates as a
+// value or a key anywhere.
 
 import { gzipSync } from 'node:zlib';
 import { readDocument, readRequest } from './framing.js';
 import { withRightLength } from './mutate.js';
 import type { Random } from './random.js';
 
-/** More than 64 KiB as arrays, and more than 256 KiB as objects. */
+/** Nested this deep, arrays exceed 64 KiB, and objects 256 KiB. */
 const depthMax = 65_536;
-/** Around the bound, and around the depth at which recursive programs begin to fail. */
+/** Depths around the service's bound, and around those at which recursive programs begin to fail. */
 const tellingDepths = [1, 2, 62, 63, 64, 65, 66, 1_000, 5_000, 30_000, depthMax];
 const innermost = ['', 'null', '1', '"x"', '"\\ud800"', '[]', '{}', '1,2'];
 const loneSurrogates = ['\\ud800', '\\uDFFF', 'a\\udbff', '\\ude00\\ud83d', '\\ud83d\\\\ude00'];
@@ -16,7 +16,7 @@ const placeholder = '@planted@';
 
 type Container = Record<string, unknown> | unknown[];
 
-/** The request with something planted in its document; undefined if it has no document. */
+/** Plants something in the document of a request; undefined if it has no document. */
 export function plant(bytes: Buffer, random: Random): Buffer | undefined {
   const request = readRequest(bytes, 0);
   const document = readDocument(request?.body);
@@ -34,24 +34,24 @@ export function plant(bytes: Buffer, random: Random): Buffer | undefined {
 
 /** The document with the placeholder as one of its values, as a further element or field, or as the whole document. */
 function asValue(document: Container, random: Random): string {
-  const places = containersIn(document);
-  const at = random.below(places.length + 1);
-  const place = places[at];
-  if (place === undefined) return JSON.stringify(placeholder);
-  const keys = Object.keys(place);
-  const key = random.pick([...keys, Array.isArray(place) ? String(keys.length) : 'more']);
-  (place as Record<string, unknown>)[key] = placeholder;
+  const containers = containersIn(document);
+  const at = random.below(containers.length + 1);
+  const container = containers[at];
+  if (container === undefined) return JSON.stringify(placeholder);
+  const keys = Object.keys(container);
+  const key = random.pick([...keys, Array.isArray(container) ? String(keys.length) : 'more']);
+  (container as Record<string, unknown>)[key] = placeholder;
   return JSON.stringify(document);
 }
 
 /** The document with the placeholder as the key of one of its objects. */
 function asKey(document: Container, random: Random): string {
-  const places = containersIn(document).filter((place) => !Array.isArray(place));
-  (random.pick(places) as Record<string, unknown>)[placeholder] = 1;
+  const objects = containersIn(document).filter((container) => !Array.isArray(container));
+  (random.pick(objects) as Record<string, unknown>)[placeholder] = 1;
   return JSON.stringify(document);
 }
 
-/** The objects and arrays of a valid request, outer ones before inner ones. It is not deep, but may have many thousands. */
+/** The objects and arrays of a valid document, outer ones before inner ones. There may be thousands, but never deep ones. */
 function containersIn(value: unknown, found: Container[] = []): Container[] {
   if (typeof value !== 'object' || value === null) return found;
   found.push(value as Container);
@@ -59,7 +59,7 @@ function containersIn(value: unknown, found: Container[] = []): Container[] {
   return found;
 }
 
-/** Arrays, objects or both, nested. In one of eight cases the closing brackets are missing or come first. */
+/** Nested arrays, objects or both. In one of eight cases closing brackets are missing or come first. */
 function nesting(random: Random): string {
   const depth = random.oneIn(2)
     ? random.pick(tellingDepths)

@@ -1,4 +1,4 @@
-// Reads a process's memory and open file descriptors from the kernel.
+// Reads a process's memory, CPU time and open file descriptors from the kernel.
 
 import { readdirSync, readFileSync } from 'node:fs';
 
@@ -9,7 +9,7 @@ export function residentMib(pid: number): number {
   return mibOf(pid, /^VmRSS:\s+(\d+) kB/m);
 }
 
-/** The peak of that, since the start or since the last reset of the peak; 0 when the process is gone. */
+/** Peak resident memory in MiB since the start or the last reset of the peak; 0 when the process is gone. */
 export function peakMib(pid: number): number {
   return mibOf(pid, /^VmHWM:\s+(\d+) kB/m);
 }
@@ -41,7 +41,7 @@ export function openDescriptors(pid: number): number {
   }
 }
 
-/** The value below which a share of the values lies; 0 when there are none. */
+/** The value below which this share of the values lies; 0 when there are none. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;

@@ -1,7 +1,7 @@
 // Random numbers that depend only on a seed, so that every case can be repeated.
 
 export type Random = {
-  /** From 0, below `bound`. */
+  /** A whole number from 0 and below `bound`. */
   below(bound: number): number;
   pick<T>(values: readonly T[]): T;
   /** True in one of `n` cases. */

@@ -1,5 +1,5 @@
-// Valid requests to every public endpoint, from which the mutations start. Unmutated, each is accepted, or refused for
-// its credentials, path or method.
+// Well-formed requests to every public endpoint, from which the mutations start. Unmutated, most are accepted; the others are refused for
+// what their names say.
 
 import { gzipSync } from 'node:zlib';
 
@@ -14,7 +14,7 @@ export type RequestContext = {
 
 export type ValidRequest = {
   readonly name: string;
-  /** `id` distinguishes the case from all others. */
+  /** `id` differs in every case. */
   readonly bytes: (id: string) => Buffer;
 };
 
@@ -27,7 +27,7 @@ function request(line: string, headers: readonly string[], body: string | Buffer
   return Buffer.concat([Buffer.from(`${head}\r\n\r\n`), Buffer.from(body)]);
 }
 
-const dear = `[${'{},'.repeat(60_000)}1]`;
+const costlyToRead = `[${'{},'.repeat(60_000)}1]`;
 
 const post = (path: string, body: object, headers: readonly string[] = [json]) =>
   request(`POST ${path}`, headers, JSON.stringify(body));
@@ -98,9 +98,9 @@ export function validRequests({
           properties: { list: ['x'.repeat(4_000), n] },
         })),
       }),
-    'a refused event that is dear to read': () => request('POST /api/track', [json], dear),
-    'the same, compressed': () =>
-      request('POST /api/track', [json, 'Content-Encoding: gzip'], gzipSync(dear)),
+    'a refused event that is costly to read': () => request('POST /api/track', [json], costlyToRead),
+    'a refused event that is costly to read, compressed': () =>
+      request('POST /api/track', [json, 'Content-Encoding: gzip'], gzipSync(costlyToRead)),
     'user properties': (id) =>
       post('/api/add_user_properties', { app_id, identity: `f-${id}`, properties: { email: 'a@b.c' } }),
     'user properties in bulk': (id) =>
@@ -199,7 +199,7 @@ export function validRequests({
         authorization,
       ]),
     'the status of an export': () => request(`GET ${deletion}/user_export/${exportId}`, [authorization]),
-    // That of a real one takes as long as ClickHouse needs.
+    // Not of an existing export, since ClickHouse may need long for its data.
     'the data of no export': () =>
       request(`GET ${deletion}/user_export/nothing/data`, [authorization, 'Accept-Encoding: gzip']),
     'a suppression': (id) =>
@@ -208,17 +208,17 @@ export function validRequests({
         { users: [{ identity: `q-${id}` }, { user_id: 4 }], suppress: true },
         [json, authorization],
       ),
-    'a look whether a user is suppressed': () =>
+    'a look-up of a suppressed user': () =>
       request(`GET ${deletion}/user_suppression?identity=q%40example.com`, [authorization]),
-    'a look whether users are suppressed': (id) =>
+    'a look-up of suppressed users': (id) =>
       post(
         `${deletion}/user_suppression/lookup`,
         { users: [{ identity: `q-${id}` }, { user_id: 4 }, { anonymous_id: 'a' }] },
         [json, authorization],
       ),
-    'how many users are suppressed': () => request(`GET ${deletion}/user_suppression`, [authorization]),
-    'a look whether it lives': () => request('GET /health/live', []),
-    'a look whether it is ready': () => request('GET /health/ready', ['Connection: keep-alive']),
+    'the number of suppressed users': () => request(`GET ${deletion}/user_suppression`, [authorization]),
+    'a check of liveness': () => request('GET /health/live', []),
+    'a check of readiness': () => request('GET /health/ready', ['Connection: keep-alive']),
     'the OpenAPI document': () => request('GET /openapi.json', ['Accept: */*']),
     'the script of the client library': () =>
       request('GET /sdk.js', ['Accept-Encoding: gzip, br', 'If-None-Match: "x"']),

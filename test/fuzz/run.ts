@@ -1,5 +1,4 @@
-// A run of the fuzzer: cases of one seed over some connections. Ends at the first fault, with the smallest bytes that
-// show it.
+// A run of the fuzzer: cases of one seed on several connections at once. It ends at the first fault, with the smallest bytes that show it.
 
 import { type FuzzCase, markerOf, type Observation, runCase } from './case.js';
 import { type FuzzConnection, openConnection } from './connection.js';
@@ -16,7 +15,7 @@ export type Target = {
   readonly context: RequestContext;
   /** Whether the process that served the first case is still alive. */
   readonly alive: () => boolean;
-  /** Starts the process again after it ended. */
+  /** Restarts the process after it ended. */
   readonly restart: () => Promise<void>;
 };
 
@@ -25,9 +24,9 @@ export type RunOptions = {
   readonly count: number;
   /** The number of the first case; 0 by default. */
   readonly from?: number;
-  /** Cases under way at once; 48 by default. */
+  /** How many cases are under way at once; 48 by default. */
   readonly connections?: number;
-  /** If there is no answer after this time, the request is incomplete: the server waits for more. 40 by default. */
+  /** No answer within this time means that the request is incomplete and the server waits for more; 40 by default. */
   readonly quietMs?: number;
 };
 
@@ -35,12 +34,12 @@ export type Fault = {
   readonly what: string;
   readonly seed: number;
   readonly caseNumber: number;
-  /** What was mutated. */
+  /** The name of the request that was mutated. */
   readonly name: string;
-  /** The smallest bytes that show the fault on a new connection; the bytes of the case if they alone do not show it. */
+  /** The smallest bytes that show the fault on a new connection; if they do not show it alone, the bytes of the case. */
   readonly bytes: Buffer;
   /**
-   * `alone`: these bytes show it on a new connection. `after`: only behind the cases `before` on the same connection, of
+   * `alone`: the bytes show the fault on a new connection. `after`: they show it only after the cases `before` on the same connection, of
    * which as many as possible were left out. `once`: it did not happen again.
    */
   readonly shown: 'alone' | 'after' | 'once';
@@ -52,13 +51,13 @@ export type RunResult = {
   readonly tookMs: number;
   /** Replies to the mutated requests by status. */
   readonly statuses: Readonly<Record<string, number>>;
-  /** Outcomes of the valid requests behind them. */
+  /** Outcomes of the valid requests after them. */
   readonly followUps: Readonly<Record<Observation['followUp'], number>>;
   readonly tally: Tally;
   readonly fault: Fault | undefined;
 };
 
-/** How many cases a connection takes at most while it stays in step. */
+/** How many cases run at most on one connection. */
 const casesPerConnection = 30;
 
 /** Makes one case of a seed. */
@@ -77,7 +76,7 @@ export function caseOf(context: RequestContext, seed: number, number: number): F
   return { number, name: request.name, pieces, ...slow };
 }
 
-/** Pause between the pieces of a slow request. */
+/** A slow request has at most this many pieces, with a pause before each. */
 const slowPiecesMax = 12;
 const pauseMsMax = 60;
 
@@ -88,7 +87,7 @@ function inPieces(bytes: Buffer, count: number): Buffer[] {
   );
 }
 
-/** Most requests arrive in one piece, some in two or three. */
+/** Cuts a request: most stay in one piece, some are sent in two or three. */
 function cut(bytes: Buffer, random: Random): Buffer[] {
   if (!random.oneIn(6) || bytes.length < 3) return [bytes];
   const [first = 1, second = 1] = [random.below(bytes.length), random.below(bytes.length)].sort(
@@ -99,7 +98,7 @@ function cut(bytes: Buffer, random: Random): Buffer[] {
   );
 }
 
-/** Runs the cases; settles when all are done or one has shown a fault. */
+/** Runs the cases until all are done or one has shown a fault. */
 export async function runFuzz(target: Target, options: RunOptions): Promise<RunResult> {
   const { seed, count, from = 0, connections = 48, quietMs = 40 } = options;
   const { appId } = target.context;
@@ -108,7 +107,7 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
   const statuses: Record<string, number> = {};
   const followUps = { answered: 0, closed: 0, unanswered: 0 };
   const underWay = new Set<Suspect>();
-  /** The last cases that were left without an answer: a busy process may come to them only afterwards. */
+  /** The last cases without an answer: a busy process may get to them only later, and fail then. */
   const leftWaiting: Suspect[] = [];
   const allSuspects = (): Suspect[] => [...underWay, ...leftWaiting.toReversed()];
   let next = from;
@@ -133,8 +132,8 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
         const marker = markerOf(String(seed), fuzzCase.number);
         let observation = await runCase(connection, fuzzCase, appId, marker, quietMs);
         if (history.length > 1 && isHangUp(observation)) {
-          // An earlier case may have asked the server to close. A new connection shows whether the server hangs up on
-          // this case.
+          // An earlier case may have asked the server to close the connection. A new one shows whether this case makes it
+          // hang up.
           tally.count(observation.sent, []);
           connection.destroy();
           connection = await openConnection(target.host, target.port);
@@ -168,7 +167,7 @@ export async function runFuzz(target: Target, options: RunOptions): Promise<RunR
     if (own.length === 0) statuses.none = (statuses.none ?? 0) + 1;
     const wrong = tally.count(sent, replies) ?? observation.fault;
     if (wrong === undefined) return;
-    // A process that ends closes all connections, in the middle of answers too, so any of these cases may be the cause.
+    // A process that ends closes all connections, even in the middle of answers, so any case under way may be the cause.
     const isShared = isHangUp(observation) || !target.alive();
     const others = isShared ? allSuspects().filter((other) => other !== suspect) : [];
     fault ??= { what: target.alive() ? wrong : 'the process ended', suspects: [suspect, ...others] };
@@ -195,7 +194,7 @@ type Suspect = { readonly fuzzCase: FuzzCase; readonly history: readonly FuzzCas
 
 const patientQuietMs = 250;
 
-/** Finds out which of the suspects fails alone, and the smallest bytes that do. */
+/** Finds out which suspect fails, alone or after the earlier cases on its connection, and the smallest bytes that do. */
 async function reduce(
   target: Target,
   seed: number,
@@ -203,7 +202,7 @@ async function reduce(
   quietMs: number,
 ): Promise<Fault> {
   let attempts = 0;
-  /** A busy machine takes longer than the run waits; of the few suspects each gets that time. */
+  /** Longer than the run waits, since a busy machine may need it, and the suspects are few. */
   const patientMs = Math.max(quietMs, patientQuietMs);
   /** Whether the last of these cases, sent one after another on a new connection, shows a fault. */
   const fails = async (cases: readonly FuzzCase[], caseQuietMs = patientMs): Promise<boolean> => {
@@ -251,10 +250,10 @@ async function reduce(
   return { what, seed, caseNumber: first.number, name: first.name, bytes, shown: 'once', before: [] };
 }
 
-/** If a case ends the process, every attempt costs a start. Nesting shrinks only by matching brackets. */
+/** A bound, since every attempt costs a start if the case ends the process, and nesting shrinks only by matching brackets. */
 const shrinkMsMax = 60_000;
 
-/** Shrinks with a correct Content-Length as long as that fails too, and then without that restriction. */
+/** Shrinks with a correct Content-Length if the bytes fail with that too, and then without this restriction. */
 async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promise<boolean>): Promise<Buffer> {
   const untilMs = performance.now() + shrinkMsMax;
   const failsInTime = async (candidate: Buffer) => performance.now() < untilMs && (await fails(candidate));

@@ -1,5 +1,4 @@
-// Makes a failing input as small as possible: removes ranges, first halves and then ever shorter ones, as long as the
-// rest still fails.
+// Makes a failing input smaller: removes ranges, first halves and then ever shorter ones, where the rest still fails.
 
 /** Settles with the smallest bytes found that still fail; `attemptsMax` limits the calls of `fails`. */
 export async function shrink(

@@ -1,4 +1,4 @@
-// Counts how many records the service said it had stored, by table, from the requests and answers.
+// Counts from requests and answers how many records the service must have stored, by table.
 
 import type { RawReply } from '../harness/raw-http.js';
 import { type ReadRequest, readDocument, readRequest } from './framing.js';
@@ -6,11 +6,11 @@ import { type ReadRequest, readDocument, readRequest } from './framing.js';
 export type Table = 'events' | 'user_properties' | 'user_identities';
 
 export type Tally = {
-  /** Acknowledged records: each must be stored once. */
+  /** Acknowledged records, each of which must be stored once. */
   readonly accepted: Record<Table, number>;
-  /** Records of requests without an answer: each may be stored. */
+  /** Records that may be stored: of requests without an answer, among others. */
   readonly perhaps: Record<Table, number>;
-  /** Requests that were acknowledged although, by the standard, they end elsewhere or not at all. */
+  /** Acknowledged requests that by the standard end elsewhere or not at all. */
   loose: number;
   /**
    * Counts one case: the bytes that were sent on a connection since it was last in step, and the replies to them. Returns
@@ -27,7 +27,7 @@ const tableOfPath: Readonly<Record<string, Table | 'collect'>> = {
   '/api/v1/identify': 'user_identities',
   '/api/collect': 'collect',
 };
-/** Messages of Segment's protocol are not followed in detail: each may become one row of each table, or none. */
+/** Messages of Segment's protocol are not read in detail: each may become a row of each table or none. */
 const segmentPath = /^\/v1\//;
 export const takesRecords = (path: string) => path in tableOfPath || segmentPath.test(path);
 const tableOfType: Readonly<Record<string, Table>> = {

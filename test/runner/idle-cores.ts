@@ -1,8 +1,8 @@
-// How much of the machine nobody uses.
+// Measures how much of the machine's CPU is idle.
 
 import { type CpuInfo, cpus } from 'node:os';
 
-/** Returns a function that tells how many cores were idle since its last call, on average. */
+/** Returns a function that returns how many cores were idle on average since its last call. */
 export function watchIdleCores(read: () => readonly CpuInfo[] = cpus): () => number {
   let before = sumOf(read());
   return () => {

@@ -1,19 +1,18 @@
-// Which test files run side by side, and which run when: in `test:quick`, in `npm test`, or only in `test:all`. This is the only place
-// that says it. Most files wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts
-// looks at the CPU that each takes.
+// Says which test files run side by side, and whether they run in `test:quick`, in `npm test`, or only in `test:all`. Most files mostly
+// wait, so more files than cores run at once; schedule.ts takes account of the CPU time of each.
 
-/** How many files run at most while one of the lane does, itself included. */
+/** How many files run at most while one of this lane does, including that one. */
 export const filesAtOnce = { usual: 9, alone: 1 } as const;
 
 export type Lane = keyof typeof filesAtOnce;
 
 /**
- * These measure a latency or a rate, or give the machine other networks for a while: a browser then ends requests of its
- * pages (net::ERR_NETWORK_CHANGED).
+ * Files that measure a latency or a rate, or that change the machine's networks for a while, at which browsers abort requests
+ * (net::ERR_NETWORK_CHANGED).
  */
 const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz', 'take-over'];
 
-/** These need no deployment, and take half a minute together. */
+/** Files that need no deployment, and together take half a minute. */
 const quick: readonly string[] = [
   'account-bounds',
   'bench-compare',
@@ -74,8 +73,8 @@ const quick: readonly string[] = [
 ];
 
 /**
- * Only `test:all` has these: they test what developers use, or repeat with other timing, in another layout or at other crash points what
- * the files beside them try.
+ * Files that run only in `test:all`: they test tools of developers, or repeat what the files named beside them test, with other timing, in
+ * another layout or at other crash points.
  */
 const thorough: readonly string[] = [
   'backups-and-moves', // moves, clickhouse-servers, restore-beside-others
@@ -103,7 +102,7 @@ const thorough: readonly string[] = [
   'suppression-histories', // suppression, suppressed-names
 ];
 
-/** The same of single tests, whose names begin so: the others of their files show what they repeat, unless a file is named. */
+/** Beginnings of the names of single such tests. They repeat other tests of their file, or of the files named beside them. */
 const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   backup: [
     'a filter of keys that a worker loads', // key-index
@@ -180,7 +179,7 @@ export function laneOf(path: string): Lane {
   return alone.includes(nameOf(path)) ? 'alone' : 'usual';
 }
 
-/** How many seconds a file may take: several times what it takes on a quiet machine. */
+/** How many seconds a file may take, which is several times what it takes on a quiet machine. */
 export function secondsMaxOf(path: string): number {
   return ['chaos-crash-repeats', 'ledger-mutants'].includes(nameOf(path)) ? 3_600 : 1_200;
 }
@@ -193,18 +192,18 @@ export function isThorough(path: string): boolean {
   return thorough.includes(nameOf(path));
 }
 
-/** Whether a test of this file is left out, as in a process of `npm test`, which sets the variable. */
+/** Whether this process leaves a test of this file out. `npm test` sets the variable. */
 export function leavesOut(path: string, test: string, tier = process.env.TEST_TIER): boolean {
   const starts = thoroughTests[nameOf(path)] ?? [];
   return tier === 'usual' && starts.some((start) => test.startsWith(start));
 }
 
-/** Of these, by file, `npm test` leaves tests out. */
+/** The files of which `npm test` leaves out tests, with the beginnings of their names. */
 export function partlyThorough(): readonly (readonly [name: string, starts: readonly string[]])[] {
   return Object.entries(thoroughTests);
 }
 
-/** All that are named here, for the test that they exist. */
+/** All files that are named here, for the test that they exist. */
 export function namedFiles(): string[] {
   return [...alone, ...quick, ...thorough, ...Object.keys(thoroughTests)];
 }

@@ -1,5 +1,5 @@
-// The report of a run in the words of node:test's own `spec`: each file with its tests and its time, then the failures,
-// the slowest files and the counts.
+// The report of a run in the format of node:test's own reporter `spec`: each file with its tests and its time, then the failures, the
+// slowest files and the counts.
 
 import { spec } from 'node:test/reporters';
 import { inspect } from 'node:util';
@@ -19,17 +19,17 @@ export type Report = {
 type Counts = Record<'tests' | 'suites' | 'pass' | 'fail' | 'cancelled' | 'skipped' | 'todo', number>;
 
 export function createReport(write: (text: string) => void): Report {
-  const worded = new spec();
-  worded.on('data', (text: string | Buffer) => write(String(text)));
+  const reporter = new spec();
+  reporter.on('data', (text: string | Buffer) => write(String(text)));
   const results: FileResult[] = [];
   const counts: Counts = { tests: 0, suites: 0, pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0 };
 
   return {
     add(result) {
       results.push(result);
-      for (const event of eventsOf(result)) worded.write(event);
+      for (const event of eventsOf(result)) reporter.write(event);
       for (const event of result.events) count(counts, event);
-      // An error outside of tests counts as one failed test.
+      // An error outside of the tests counts as one failed test.
       if (result.fault !== undefined) {
         counts.tests += 1;
         counts.fail += 1;
@@ -37,8 +37,8 @@ export function createReport(write: (text: string) => void): Report {
     },
     async end(seconds) {
       await new Promise<void>((settle) => {
-        worded.once('end', settle);
-        worded.end();
+        reporter.once('end', settle);
+        reporter.end();
       });
       write(slowest(results));
       for (const [name, value] of Object.entries(counts)) write(`ℹ ${name} ${value}\n`);
@@ -48,7 +48,7 @@ export function createReport(write: (text: string) => void): Report {
   };
 }
 
-/** The tests of a file as subtests of one test, whose time is that of the file. */
+/** Events that show the tests of a file as subtests of one test, whose time is that of the file. */
 function eventsOf(result: FileResult): TestEvent[] {
   const name = result.path.replace(/^dist\//, '').replace(/\.js$/, '.ts');
   const shown = result.events.filter(isShown).map((event) => ({
@@ -67,7 +67,7 @@ function eventsOf(result: FileResult): TestEvent[] {
             data: { nesting: 1, message: `CPU ${result.cpuSeconds.toFixed(1)} s` },
           },
         ];
-  const error = result.fault === undefined ? { failureType: 'subtestsFailed' } : wordsAsError(result.fault);
+  const error = result.fault === undefined ? { failureType: 'subtestsFailed' } : errorShownAs(result.fault);
   return [
     { type: 'test:start', data: { name, nesting: 0 } },
     ...shown,
@@ -87,7 +87,7 @@ function eventsOf(result: FileResult): TestEvent[] {
   ];
 }
 
-/** Each process ends its own report with counts of its file; they are left out. */
+/** Leaves out the counts with which each process ends its own report. */
 function isShown({ type, data }: TestEvent): boolean {
   if (type === 'test:diagnostic') return data.nesting !== 0 || !isCount.test(data.message ?? '');
   return type === 'test:start' || type === 'test:pass' || type === 'test:fail';
@@ -97,12 +97,12 @@ function shownData(data: EventData): EventData {
   const error = data.details?.error;
   const nesting = (data.nesting ?? 0) + 1;
   if (error === undefined) return { ...data, nesting };
-  const shown = { ...wordsAsError(error.text ?? ''), failureType: error.failureType };
+  const shown = { ...errorShownAs(error.text ?? ''), failureType: error.failureType };
   return { ...data, nesting, details: { ...data.details, error: shown } };
 }
 
-/** `spec` shows an error as it looks when inspected. */
-function wordsAsError(text: string): { readonly text: string } {
+/** An error that `spec`, which inspects errors, shows as this text. */
+function errorShownAs(text: string): { readonly text: string } {
   return { text, [inspect.custom]: () => text } as { readonly text: string };
 }
 
@@ -120,7 +120,7 @@ function count(counts: Counts, { type, data }: TestEvent): void {
   else counts.pass += 1;
 }
 
-/** A reason may be empty. */
+/** A test may be skipped with an empty reason. */
 function isSet(mark: string | boolean | undefined): boolean {
   return mark !== undefined && mark !== false;
 }

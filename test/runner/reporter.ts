@@ -1,4 +1,4 @@
-// The reporter in a test file's own process: writes each event as one line, for the process that runs all files.
+// The reporter in the process of a test file: writes each event as one line, for the process that runs all files.
 
 import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
@@ -20,7 +20,7 @@ export type EventData = {
     readonly type?: string;
     readonly error?: { readonly failureType?: string; readonly text?: string };
   };
-  /** Of `end`: the CPU time of the file and of the processes that it waited for, where the system provides it. */
+  /** In `end`: the CPU time of the file and of the processes that it waited for, where the system provides it. */
   readonly cpuSeconds?: number;
 };
 
@@ -40,7 +40,7 @@ function line(event: TestEvent): string {
   return `${JSON.stringify(event)}\n`;
 }
 
-/** With the text of an error instead of the error itself. */
+/** The event with the text of an error in place of the error. */
 function plain({ type, data }: Reported): TestEvent {
   const error = data.details?.error;
   if (error === undefined) return { type, data };
@@ -49,7 +49,7 @@ function plain({ type, data }: Reported): TestEvent {
   return { type, data: { ...data, details: { ...data.details, error: { failureType, text } } } };
 }
 
-/** Of this process and of its children that have ended. */
+/** The CPU time of this process and of its children that have ended. */
 export function cpuSeconds(): number | undefined {
   if (process.platform !== 'linux') return undefined;
   const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1]?.split(' ') ?? [];

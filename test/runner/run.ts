@@ -11,10 +11,10 @@ import { type FileResult, removeDir, runFile } from './test-file.js';
 
 export { isQuick, isThorough } from './lanes.js';
 
-/** Of a file without a record. */
+/** What a file without a record is taken to need. */
 const unknown: Recorded = { seconds: 60, cpuSeconds: 12 };
 const stillRunningEveryMs = 60_000;
-/** A file that has just started takes its share of the CPU within this time. */
+/** Long enough for a file that has just started to take its share of the CPU. */
 const idleMeasuredEveryMs = 1_500;
 
 export type RunOptions = {
@@ -31,7 +31,7 @@ export type RunOptions = {
 export async function runFiles(options: RunOptions): Promise<number> {
   const { root, files } = options;
   const dir = mkdtempSync(join(temporaryRoot(), 'sluice-tests-'));
-  // With the permissions of the system's own folder for temporary files: some tests start programs as another user.
+  // Others may read the folder, since some tests start programs as another user.
   chmodSync(dir, 0o755);
   const interrupted = new AbortController();
   const interrupt = () => interrupted.abort();
@@ -62,8 +62,7 @@ export async function runFiles(options: RunOptions): Promise<number> {
 }
 
 /**
- * Starts each file as soon as it may run beside the others; settles when all have ended, or, after a stop, those that
- * were running.
+ * Starts each file as soon as it may run beside the others; settles when all have ended, or after a stop when the running ones have.
  */
 async function inLanes(
   files: readonly Planned[],
@@ -75,8 +74,8 @@ async function inLanes(
   const progress = setInterval(() => printRunning(running), stillRunningEveryMs);
   const idleSinceLast = watchIdleCores();
   let number = 0;
-  const startThoseThatMay = (idleCores: number) => {
-    // What is idle is for one file.
+  const startFiles = (idleCores: number) => {
+    // Idle cores justify only one more file, since that may take them all.
     for (let left = idleCores; ; left = 0) {
       const file = stopping.aborted ? undefined : nextFile(waiting, [...running.keys()], left);
       if (file === undefined) return;
@@ -86,12 +85,12 @@ async function inLanes(
       running.set(file, { since: performance.now(), ended });
     }
   };
-  const measure = setInterval(() => startThoseThatMay(idleSinceLast()), idleMeasuredEveryMs);
+  const measure = setInterval(() => startFiles(idleSinceLast()), idleMeasuredEveryMs);
   try {
-    startThoseThatMay(0);
+    startFiles(0);
     while (running.size > 0) {
       await Promise.race([...running.values()].map(({ ended }) => ended));
-      startThoseThatMay(0);
+      startFiles(0);
     }
   } finally {
     clearInterval(progress);
@@ -111,10 +110,10 @@ function planned(root: string, files: readonly string[]): Planned[] {
   return files.map((path) => ({ path, lane: laneOf(path), ...(recorded[nameOf(path)] ?? unknown) }));
 }
 
-/** How long a file took when it was recorded, and how much of the CPU. */
+/** How long a file took when it was recorded, and how much CPU time. */
 type Recorded = { readonly seconds: number; readonly cpuSeconds: number };
 
-/** By name. */
+/** The records by the names of files. */
 function readRecords(root: string): Record<string, Recorded> {
   return JSON.parse(readFileSync(secondsFile(root), 'utf8')) as Record<string, Recorded>;
 }

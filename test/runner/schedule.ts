@@ -1,35 +1,34 @@
-// The order in which test files run.
+// Decides in which order test files run, and which may run beside the running ones.
 
 import { filesAtOnce, type Lane } from './lanes.js';
 
 export type Planned = {
   readonly path: string;
   readonly lane: Lane;
-  /** As recorded; a file without a record counts as long. */
+  /** How long the file took when it was recorded; a file without a record counts as a long one. */
   readonly seconds: number;
-  /** Of the CPU, likewise. */
+  /** The CPU time, likewise. */
   readonly cpuSeconds: number;
 };
 
 /**
- * Files that run side by side want at most this many cores together, by their records. With more of them each would only
- * take longer, and reach its deadlines more easily. Less than the two cores that there are: the records are of a fast machine, and
- * on a slow one the same files want more. What that leaves idle is filled below.
+ * How many cores the files that run side by side may need together, by their records: with more, each file would only take longer and
+ * reach its deadlines more easily. This is less than the two cores of a machine, since the records are of a fast one.
  */
 const coresMax = 1.5;
-/** While so much of the machine is idle, whatever the records say, one more may start. */
+/** While this much of the machine is idle, one more file may start whatever the records say. */
 const idleCoresMin = 0.25;
 
 /**
- * Files that run alone come last. Before them comes first what takes longest and what takes much of the CPU, so that what is
- * left at the end is short and fits anywhere.
+ * Sorts files: first those that take long or much CPU, so that the last ones are short and fit anywhere, and at the end those that run
+ * alone.
  */
 export function inOrder(files: readonly Planned[]): Planned[] {
   const weight = ({ seconds, cpuSeconds }: Planned) => seconds + cpuSeconds;
   return [...files].sort((a, b) => filesAtOnce[b.lane] - filesAtOnce[a.lane] || weight(b) - weight(a));
 }
 
-/** The first file that may start beside those that are running, as their lanes and the CPU allow. */
+/** The first file that may start beside the running ones by their lanes and the CPU. */
 export function nextFile(
   waiting: readonly Planned[],
   running: readonly Planned[],

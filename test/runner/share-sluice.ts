@@ -1,4 +1,4 @@
-// One deployment for the files of a run that only use it. It is described in the environment of the run's processes.
+// One deployment for those files of a run that share one. A variable in the environment of the run's processes describes it.
 
 import { createTestAccount } from '../harness/accounts.js';
 import { runAdmin } from '../harness/administration.js';
@@ -17,7 +17,7 @@ type Description = Omit<Deployment, 'admin' | 'rows' | 'appId'>;
 
 export const toShare: SluiceOptions = { apiProcesses: 2 };
 
-/** Starts it for all files that this process runs from now on; settles with what ends it. */
+/** Starts the deployment for all files that this process runs from now on; settles with the function that ends it. */
 export async function shareSluice(): Promise<() => Promise<void>> {
   process.env.TMPDIR = temporaryRoot();
   const sluice = await startSluice(toShare);
@@ -38,14 +38,14 @@ function describe(sluice: SluiceHandle): Description {
   return { baseUrl, adminUrl, adminToken, redisUrl, clickhouseUrl, database, env, api, clickhouse };
 }
 
-/** The deployment of this run, with an app_id that nobody else has; undefined in a process of its own. */
-export async function runsSluice(): Promise<Deployment | undefined> {
+/** The deployment of this run, with a new app_id; undefined if the process does not belong to a run. */
+export async function sluiceOfRun(): Promise<Deployment | undefined> {
   const text = process.env[variable];
   if (text === undefined) return undefined;
   const description = JSON.parse(text) as Description;
   const { api, env, clickhouse, database } = description;
   const admin = (...args: readonly string[]) => runAdmin(args, env);
-  const { appIds } = await createTestAccount({ admin, api }, 'Of a file');
+  const { appIds } = await createTestAccount({ admin, api }, 'Test file');
   return {
     ...description,
     appId: appIds[0] ?? '',

@@ -1,15 +1,15 @@
-// Where the temporary folders of tests are made. Small inserts and fsyncs of the many engines that tests start cost half of
-// the CPU in memory that they cost on a disk, so a file system in memory is taken where one has room.
+// Chooses where the temporary folders of tests are. On a file system in memory, the small inserts and fsyncs of the many engines in tests
+// cost half of the CPU that they cost on a disk, so that is used where it has room.
 
 import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { freemem, tmpdir } from 'node:os';
 
 const memory = '/dev/shm';
 const tmpfsType = 0x01021994;
-/** Several times what a run has there at most, for which the processes of tests need memory too. */
+/** Several times the most that a run writes there, since the processes of the tests need memory too. */
 const freeBytesMin = 8 * 1024 ** 3;
 
-/** TMPDIR if it is set. */
+/** The folder for temporary folders: TMPDIR if that is set. */
 export function temporaryRoot(): string {
   return process.env.TMPDIR === undefined && memoryHasRoom() ? memory : tmpdir();
 }
@@ -24,7 +24,7 @@ function memoryHasRoom(): boolean {
   }
 }
 
-/** Tests start programs from their folders, which containers often forbid there. */
+/** Whether programs may be started from there, as tests do; containers often forbid it. */
 function runsPrograms(): boolean {
   const mount = readFileSync('/proc/mounts', 'utf8')
     .split('\n')

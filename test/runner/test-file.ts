@@ -1,4 +1,4 @@
-// Runs one test file as a process: its events, and the end of everything that it started.
+// Runs one test file as a process, reads its events, and ends everything that it left running.
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -20,7 +20,7 @@ export type FileResult = {
 
 export type FileOptions = {
   readonly root: string;
-  /** For the file's temporary files. No other file has this folder, so it also identifies the processes of the file. */
+  /** The folder for the file's temporary files. No other file has it, so it also identifies the file's processes. */
   readonly dir: string;
   readonly secondsMax: number;
   readonly stopping: AbortSignal;
@@ -28,8 +28,8 @@ export type FileOptions = {
 
 const outputCharsMax = 100_000;
 const endMsMax = 60_000;
-/** Longer than a busy machine holds back what a file has printed last. */
-const lastWordsMsMax = 5_000;
+/** Longer than a busy machine needs to deliver the last output of a file. */
+const lastOutputMsMax = 5_000;
 const reporter = new URL('./reporter.js', import.meta.url).href;
 
 /** Settles when the file's process and all processes that it left are gone. Never rejects because of a test. */
@@ -39,7 +39,7 @@ export async function runFile(path: string, options: FileOptions): Promise<FileR
   const eventsFile = join(options.dir, 'events');
   const startedAt = performance.now();
   const seconds = () => (performance.now() - startedAt) / 1_000;
-  // Under another runner, node:test would report to that one.
+  // With this variable, node:test would report to the runner that runs this process.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const args = [`--test-reporter=${reporter}`, `--test-reporter-destination=${eventsFile}`, path];
   const child = launch(
@@ -75,8 +75,8 @@ export async function runFile(path: string, options: FileOptions): Promise<FileR
   clearTimeout(timer);
   options.stopping.removeEventListener('abort', stop);
   const left = await endProcessesOf(dir);
-  // Reads the last output first; a process elsewhere may hold the pipe open.
-  await Promise.race([closed, pause(lastWordsMsMax, undefined, { ref: false })]);
+  // Waits for the last output, but not for long: a process elsewhere may hold the pipe open.
+  await Promise.race([closed, pause(lastOutputMsMax, undefined, { ref: false })]);
   const events = readEvents(eventsFile);
   const wholeSeconds = seconds();
   removeDir(options.dir);
@@ -123,7 +123,7 @@ function readEvents(file: string): TestEvent[] {
   return lines.map((text) => JSON.parse(text) as TestEvent);
 }
 
-/** Ends what a file left running; settles with a message about processes that cannot be ended. */
+/** Ends the processes that a file left running; settles with a message if some cannot be ended. */
 async function endProcessesOf(dir: string): Promise<string | undefined> {
   const deadline = performance.now() + endMsMax;
   for (;;) {
@@ -135,7 +135,7 @@ async function endProcessesOf(dir: string): Promise<string | undefined> {
   }
 }
 
-/** All processes that were started with the file's temporary folder in their environment, where the system tells. */
+/** All processes that were started with the file's temporary folder in their environment; none where the system does not show it. */
 function processesOf(dir: string): number[] {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc')
@@ -144,7 +144,7 @@ function processesOf(dir: string): number[] {
     .map(Number);
 }
 
-/** Empty for a process that is gone or ending, or belongs to another user. */
+/** The environment of a process; empty if it is gone or ending, or belongs to another user. */
 function environmentOf(pid: string): string {
   try {
     return readFileSync(`/proc/${pid}/environ`, 'utf8');

@@ -1,11 +1,10 @@
-// Kills every kind of process, one after another, a minute apart. The first API process and the first worker are skipped,
-// since their memory is measured.
+// Kills one process of every kind after another. Leaves out the first API process and the first worker, since their memory is measured.
 
 import type { Child, SluiceHandle } from '../harness/services.js';
 
 export type FaultEvent = { readonly atMs: number; readonly what: string };
 
-/** Starts the faults, `everyMs` apart; the returned function stops them once the last one has been repaired. */
+/** Starts the faults, `everyMs` apart. The returned function stops them, and settles when the last process runs again. */
 export function startFaults(sluice: SluiceHandle, everyMs: number): () => Promise<readonly FaultEvent[]> {
   const startedMs = performance.now();
   const events: FaultEvent[] = [];

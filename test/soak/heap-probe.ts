@@ -1,5 +1,5 @@
-// Loaded into the processes under test by NODE_OPTIONS: on SIGUSR2 it collects all garbage and writes the remaining heap
-// size to stderr, as a line of JSON like every other.
+// NODE_OPTIONS loads this into the processes under test. On SIGUSR2 it collects all garbage and writes the size of the remaining heap to
+// stderr, as a line of JSON.
 
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

@@ -1,5 +1,5 @@
-// The load of a soak: numbered events at a steady rate, each with its outcome, and the check at the end that ClickHouse
-// holds each acknowledged event once. It takes one byte per event, so hours fit in memory.
+// The load of a soak: sends numbered events at a steady rate, and checks at the end that ClickHouse holds each acknowledged event once. It
+// keeps one byte per event, its outcome, so that hours fit into memory.
 
 import { randomBytes } from 'node:crypto';
 import { Agent, request } from 'undici';
@@ -17,7 +17,7 @@ export type SoakLoad = {
   readonly refused: Readonly<Record<number, number>>;
   /** Stops sending; settles when every request has an outcome. */
   stop(): Promise<void>;
-  /** Compares with ClickHouse; settles with a description of what is wrong. */
+  /** Compares the outcomes with ClickHouse; settles with the counts. */
   check(sluice: SluiceHandle): Promise<SoakCheck>;
 };
 
@@ -25,7 +25,7 @@ export type SoakCheck = {
   readonly acknowledged: number;
   readonly lost: number;
   readonly doubled: number;
-  /** Stored although the answer said that nothing was. */
+  /** Events that are stored although the answer said that they are not. */
   readonly unexpected: number;
   /** Events without an answer or with an unknown outcome, and how many of them were stored. */
   readonly unknown: number;
@@ -35,19 +35,18 @@ export type SoakCheck = {
 export type SoakLoadOptions = {
   readonly targets: () => readonly string[];
   readonly appId: string;
-  /** Requests per second; undefined: as many as the clients can send. */
+  /** Requests per second; as many as the clients can send if undefined. */
   readonly rate?: number;
   readonly clients: number;
 };
 
 /** One request in four carries this many events. */
 const bulkEvents = 20;
-/** One request in eight has idempotency keys, and is repeated until it is answered. */
+/** One request in eight has idempotency keys, and is repeated until it is acknowledged, up to `attemptsMax` times. */
 const keyedOneIn = 8;
 const attemptsMax = 5;
 const answerMsMax = 15_000;
 
-/** Starts sending. */
 export function startSoakLoad({ targets, appId, rate, clients }: SoakLoadOptions): SoakLoad {
   const mark = randomBytes(6).toString('hex');
   const agent = new Agent();

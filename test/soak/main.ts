@@ -1,6 +1,5 @@
-// `npm run soak -- [--minutes N]`: a whole private deployment at 60 % of the highest load, with one fault per minute.
-// Does anything grow that should not, and is every acknowledged event stored once at the end? Writes test/soak/RESULTS.md
-// and the plot beside it.
+// `npm run soak -- [--minutes N]`: runs a whole private deployment at 60 % of its highest load with one fault per minute, and checks that
+// nothing grows and that every acknowledged event is stored once. Writes test/soak/RESULTS.md and the plot beside it.
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -35,13 +34,13 @@ if (!/^\d{1,4}$/.test(values.minutes) || minutes < 2) {
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 
 const withProbe = { NODE_OPTIONS: `--import=${probe}` };
-// With syncs, as in production.
+// A Redis that syncs, as in production.
 const redis = await startRedis();
 const sluice = await startSluice({
   redis,
   apiProcesses: 2,
   workers: 2,
-  // The smallest budget, so that what is remembered stops growing after a quarter of an hour.
+  // The smallest budget for remembered keys, so that these stop growing after a quarter of an hour.
   env: { JOB_LOCK_MS: '5000', CLAIM_BYTES_MAX: String(1024 ** 2) },
   apiEnv: withProbe,
   workerEnv: withProbe,

@@ -1,4 +1,4 @@
-// The series of a soak as one SVG: a small plot for each, with the faults as vertical lines.
+// Plots the series of a soak in one SVG: a small plot for each, with the faults as vertical lines.
 
 import { parse, View } from 'vega';
 import { compile, type TopLevelSpec } from 'vega-lite';

@@ -1,4 +1,4 @@
-// What a soak measures, and how: each series by its name, with the growth that does not count.
+// The series that a soak measures, and how it measures them.
 
 import { memoryFloorMib, type Point } from '../../bench/report/trend.js';
 import { Redis } from '../../src/packages/ioredis.js';
@@ -8,7 +8,7 @@ import type { Child, SluiceHandle } from '../harness/services.js';
 
 export type SeriesName = keyof typeof series;
 
-/** Units are in the names; `floor` is a growth that means nothing in any run. */
+/** Units are in the names. Growth up to `floor` does not count. */
 export const series = {
   'api RSS, MiB': { floor: memoryFloorMib.api },
   'worker RSS, MiB': { floor: memoryFloorMib.worker },
@@ -28,21 +28,21 @@ export const series = {
 
 export type Samples = Readonly<Record<SeriesName, Point[]>>;
 
-/** Starts to sample every `everyMs`; the returned function stops that and settles with all series. */
+/** Samples every `everyMs`; the returned function stops that and settles with all series. */
 export function startSampling(sluice: SluiceHandle, everyMs: number): () => Promise<Samples> {
   const samples = Object.fromEntries(Object.keys(series).map((name) => [name, []])) as unknown as Samples;
   const redis = new Redis(sluice.redisUrl, { retryStrategy: () => 200, commandTimeout: 5_000 });
   redis.on('error', () => {
-    // While Redis is down it cannot be measured.
+    // While Redis is down there are no samples of it.
   });
   const startedMs = performance.now();
   const note = (name: SeriesName, value: number | undefined) => {
     if (value !== undefined && value > 0) samples[name].push({ atMs: performance.now() - startedMs, value });
   };
-  // The first process of each kind is never killed, so whatever it accumulates stays.
+  // These two are never killed, so whatever they accumulate stays.
   const [api, worker] = [sluice.api[0] as Child, sluice.workers[0] as Child];
 
-  async function look(): Promise<void> {
+  async function sample(): Promise<void> {
     const { clickhouse, redis: server } = sluice;
     for (const [name, child] of Object.entries({ api, worker, clickhouse, redis: server })) {
       if (!child.running) continue;
@@ -52,7 +52,7 @@ export function startSampling(sluice: SluiceHandle, everyMs: number): () => Prom
     note('api heap after gc, MiB', heapOf(api));
     note('worker heap after gc, MiB', heapOf(worker));
     await Promise.allSettled([
-      lookAtRedis(redis).then(({ usedMib, lasting, backlogRows }) => {
+      sampleRedis(redis).then(({ usedMib, lasting, backlogRows }) => {
         note('redis used_memory without claims, MiB', usedMib);
         note('redis keys without expiry', lasting);
         samples['backlog, rows'].push({ atMs: performance.now() - startedMs, value: backlogRows });
@@ -66,12 +66,12 @@ export function startSampling(sluice: SluiceHandle, everyMs: number): () => Prom
   }
 
   let running: Promise<void> = Promise.resolve();
-  let looking = false;
+  let isSampling = false;
   const timer = setInterval(() => {
-    if (looking) return;
-    looking = true;
-    running = look().finally(() => {
-      looking = false;
+    if (isSampling) return;
+    isSampling = true;
+    running = sample().finally(() => {
+      isSampling = false;
     });
   }, everyMs);
   return async () => {
@@ -82,7 +82,7 @@ export function startSampling(sluice: SluiceHandle, everyMs: number): () => Prom
   };
 }
 
-/** Asks the process for its heap size; settles with the answer to the previous request. */
+/** Asks the process for its heap size, and returns the last answer so far, to an earlier request. */
 function heapOf(child: Child): number | undefined {
   if (!child.running) return undefined;
   const answers = [...child.output().matchAll(/^\{"heapMib":([\d.]+)\}$/gm)];
@@ -91,7 +91,7 @@ function heapOf(child: Child): number | undefined {
   return last === undefined ? undefined : Number(last);
 }
 
-async function lookAtRedis(redis: Redis) {
+async function sampleRedis(redis: Redis) {
   const claimBytes = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0));
   const usedBytes = Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
   const keyspace = /^db0:keys=(\d+),expires=(\d+)/m.exec(await redis.info('keyspace'));

@@ -3,7 +3,7 @@
 
 import { after } from 'node:test';
 import { type Deployment, type SluiceHandle, type SluiceOptions, startSluice } from '../harness/sluice.js';
-import { runsSluice, toShare } from '../runner/share-sluice.js';
+import { sluiceOfRun, toShare } from '../runner/share-sluice.js';
 
 /** Starts a deployment that ends after the file's tests. Call this and `sharedSluice` while the test's file is loaded. */
 export async function ownSluice(options?: SluiceOptions): Promise<SluiceHandle> {
@@ -14,5 +14,5 @@ export async function ownSluice(options?: SluiceOptions): Promise<SluiceHandle> 
 
 /** The shared deployment: two API processes, a worker, and an app_id of the file's own. A file that runs alone starts it itself. */
 export async function sharedSluice(): Promise<Deployment> {
-  return (await runsSluice()) ?? ownSluice(toShare);
+  return (await sluiceOfRun()) ?? ownSluice(toShare);
 }
