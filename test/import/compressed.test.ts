@@ -115,7 +115,7 @@ describe('zstd', () => {
   });
 
   test('is refused whichever byte of a frame with a checksum changes, and wherever it ends', async () => {
-    // Without its first four bytes it would not be zstd.
+    // A file with other first four bytes would not count as zstd.
     for (let at = 4; at < compressedCsv.length; at++) {
       const changed = Buffer.from(compressedCsv);
       changed[at] = (changed[at] as number) ^ 0x15;
@@ -208,7 +208,7 @@ describe('an import', () => {
     assert.deepEqual([rows.length, existsSync(options.stateFile)], [0, false]);
   });
 
-  test('that is stopped while it checks its files sends nothing, and checks them when it goes on', async () => {
+  test('that is stopped while it checks its files sends nothing, and checks them when it continues', async () => {
     const options = optionsOf([put('stopped.csv.zst', Buffer.from(compressedCsv).fill(0, 170))], 'stopped');
     assert.deepEqual(await runImport(options, AbortSignal.abort()), {
       ...{ read: 0, stored: 0, repeats: 0, refused: 0 },

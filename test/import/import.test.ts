@@ -44,7 +44,7 @@ after(() => removeTempDir(folder));
 
 const main = fileURLToPath(new URL('../../src/import/main.js', import.meta.url));
 
-/** `under`: a program that starts it, with its options. */
+/** Starts the importer. `under`: a program that starts it, with its options. */
 function start(args: readonly string[], under: readonly string[] = []) {
   const [program = '', ...rest] = [...under, process.execPath, main, ...args];
   return spawn(program, rest, { cwd: folder, env: plainEnvironment() });
@@ -58,7 +58,7 @@ type Ran = {
 };
 type Counts = { read: number; stored: number; repeats: number; refused: number };
 
-/** A busy machine may leave the outcome of a request open. Sent again, its rows are repeats of themselves. */
+/** Counts repeats as stored: on a busy machine the outcome of a request may be unknown, and its rows are repeats when sent again. */
 function keptOf({ read, stored, repeats, refused }: Counts) {
   return { read, kept: stored + repeats, refused };
 }
@@ -261,7 +261,7 @@ describe('a file', () => {
       put(file, await written(`SELECT ${some.join(', ')}`, format));
       const { out, words, code } = await into('1', file, ...args, ...more);
       assert.equal(code, 0, words);
-      // As they are stored.
+      // The properties as they are stored.
       const found = Object.entries((JSON.parse(out) as { properties: object }).properties);
       return found.map(([name, value]) => `${name} ${value}`).toSorted();
     };
@@ -348,7 +348,7 @@ describe('a file', () => {
     assert.equal((await stored(appId)).length, 2 * count, 'the same rows as another event are no repeats');
   });
 
-  test('that an address has is read like a file; its errors name it without what is secret, and a stop ends it', async () => {
+  test('at an address is read like a file; errors name the address without its secrets, and a stop ends the import', async () => {
     const content = gzipSync('u,n\nada,1\ngrace,2\n');
     const site = createServer((asked, answer) => {
       const { pathname } = new URL(asked.url ?? '', 'http://x');
@@ -469,13 +469,13 @@ describe('an import that is killed', () => {
     };
     for (let kill = 0; kill < 2; kill++) {
       const before = place();
-      // Slow enough to be killed on its way.
+      // The rate is low enough for a kill on the way.
       const child = start([...args, '--rate', '2000']);
       await until(() => place() > before, { everyMs: 5, what: 'the state has moved' });
       child.kill('SIGKILL');
       await once(child, 'close');
     }
-    // As if rows had been refused after the last state was written, some of which the service accepts now.
+    // Adds rejects that were written after the last state. The service accepts some of the refused rows now.
     appendFileSync(join(folder, 'killed-r'), `${'x'.repeat(100_000)}\n`);
     const reached = place();
     assert.ok(reached > 0 && reached < count, `killed at row ${reached} of ${count}`);
@@ -501,7 +501,7 @@ describe('an import that is killed', () => {
     const appId = newAppId();
     put('signal.csv', await written(asText(10_000), 'CSVWithNames'));
     const args = ['signal.csv', ...mapping, ...to(appId), ...files('sig')];
-    // It would take ten seconds.
+    // Without the signal this would take ten seconds.
     const child = start([...args, '--rate', '1000']);
     await until(() => existsSync(join(folder, 'sig')), { everyMs: 5, what: 'a state is written' });
     child.kill('SIGTERM');
@@ -661,7 +661,7 @@ describe('an import that is verified', () => {
     const second = await into(appId, messages, '--preset', 'segment', '--verify', '--write-key', key);
     assert.equal(second.code, 0, second.words);
     assert.match(second.words, /verified: stored 2/);
-    // Rows that are lost, and that the index does not know.
+    // Removes two rows, and their keys from the index.
     const theirs = `app_id = '${appId}' AND identity IN ('u5', 'u6')`;
     const lost = await sluice.rows<{ hash: string }>(
       `SELECT toString(reinterpretAsUInt64(substring(UUIDToNum(event_id), 1, 8))) AS hash FROM stored_events WHERE ${theirs}`,
@@ -694,7 +694,7 @@ test('large rows are not all under way at once', async () => {
     underWay.now += 1;
     underWay.most = Math.max(underWay.most, underWay.now);
     if (underWay.now === 3) third();
-    // Enough time for a third request.
+    // Leaves enough time for a third request to come.
     await Promise.race([thirdCame, wait(1_000)]);
     underWay.now -= 1;
     return { status: 200 };
@@ -958,7 +958,7 @@ describe('exports of other systems', () => {
     assert.deepEqual(
       (await users(appId)).map(({ properties }) => properties),
       [{ plan: 'pro', seat: '3' }],
-      'what is older replaces nothing',
+      'older values replace nothing',
     );
   });
 
@@ -973,7 +973,7 @@ describe('exports of other systems', () => {
       ['pageviews', '123', '2023-05-05 00:00:00.500', { path: '/a' }],
       ['signed_up', 'ada', '2023-05-05 00:00:01.000', {}],
     ]);
-    // One event that two definitions share is in two of its tables.
+    // In Heap's tables an event is twice if two definitions share it.
     const shared = 'click,101,,9001,55,2024-05-05 10:00:00,\nclick_home,101,,9001,55,2024-05-05 10:00:00,\n';
     put('tables.csv', `event_table_name,user_id,identity,event_id,session_id,time,path\n${shared}`);
     const other = newAppId();

@@ -57,7 +57,7 @@ function mapperOf(...args: readonly string[]): Mapper {
 
 type Sent = { readonly [field: string]: unknown };
 
-/** Of each row its record, or its fault. */
+/** The record of each row, or its fault. */
 async function mapped(input: Input, ...args: readonly string[]): Promise<(Sent | string)[]> {
   const mapper = mapperOf(...args);
   const { csvDialect, nullText } = readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions;
@@ -310,7 +310,7 @@ describe('a time', () => {
       '1970-01-01T00:00:01.001Z',
       '1970-01-01T00:00:01.000Z',
       '1970-01-01T00:00:00.000Z',
-      // It would be the time of the import.
+      // Without a time the row would get the time of the import, so it is refused.
       ...blanks.map(() => 'The row has no time in the column t.'),
       ...others.map(() => fault),
     ]);
@@ -444,7 +444,7 @@ describe('an export of another system', () => {
       typeof record === 'string' ? record : (record.idempotency_key ?? record.messageId),
     );
 
-  test('has the keys by which its maker tells rows apart', async () => {
+  test('has the keys by which its maker distinguishes rows', async () => {
     const heap = { event_table_name: 'click', user_id: 1, event_id: 9, time };
     const mixpanel = { event: 'a', properties: { distinct_id: 'ada', time: 1, $insert_id: 'i' } };
     const apart: readonly (readonly [preset: string, rows: readonly object[]])[] = [
@@ -494,7 +494,7 @@ describe('an export of another system', () => {
     }
   });
 
-  test('of Mixpanel has seconds or milliseconds, of the project’s clock if somebody says so', async () => {
+  test('of Mixpanel has seconds or milliseconds, of the project’s clock if the options say so', async () => {
     const rows = [1_683_244_800, 1_683_244_800_500, '1683244800'].map((time) => ({
       event: 'x',
       properties: { distinct_id: 'ada', time },
@@ -654,7 +654,7 @@ describe('files', () => {
     await assert.rejects(named('nothing'), /there is no file in this folder/);
     symlinkSync('.', join(folder, 'nothing', 'again'));
     await assert.rejects(named('nothing'), /nothing: its links lead in a circle/);
-    // Without a writer it would be waited for.
+    // Opening a pipe that nobody writes to would wait for ever.
     execFileSync('mkfifo', [join(folder, 'pipe')]);
     await assert.rejects(named('pipe'), /pipe: it is not a file/);
   });
@@ -731,7 +731,7 @@ describe('CSV', () => {
     assert.deepEqual(await csv('tabs.tsv', 'a,a\tb\n1\t2\n'), [{ 'a,a': '1', b: '2' }]);
   });
 
-  test('is read in the encoding that it is in, or that somebody says', async () => {
+  test('is read in the encoding that it is in, or that the options name', async () => {
     const text = 'mail;n\nJörg€@x.com;1\n';
     const big = Buffer.from(`\ufeff${text}`, 'utf16le').swap16();
     assert.deepEqual(await csv('big.csv', big), [{ mail: 'Jörg€@x.com', n: '1' }]);
@@ -779,7 +779,7 @@ describe('CSV', () => {
     ]);
   });
 
-  test('of a database is read as it says NULL and quotes, once somebody says so', async () => {
+  test('of a database is read with its forms of NULL and quotes, if the options name them', async () => {
     const file = await open(
       'mysql.csv',
       'u,t\n"ada","say \\"hi\\", \\\\"\n\\N,"x"\n"bob",\\N\n"eve","\\"x"\n',
@@ -870,7 +870,7 @@ describe('CSV', () => {
     assert.deepEqual((record as Sent).properties, { ' a ': '1' });
   });
 
-  test('keeps quotes within a field, and refuses what a stray one holds with all its text', async () => {
+  test('keeps quotes within a field, and refuses the text within stray ones as one row', async () => {
     const rows = ['1,5" disk', '2,"a"b', '"3,x', '4","y",z', '5,"last"'];
     assert.deepEqual(await csv('quotes.csv', `n,text\r\n${rows.join('\r\n')}\n`), [
       { n: '1', text: '5" disk' },

@@ -70,7 +70,7 @@ function optionsOf(file: string, state: string, rejects: string, ...more: readon
   return readOptions([...args, ...files], {}) as ImportOptions;
 }
 
-/** Settles with the line that an import ends with. */
+/** Settles with the message of a failed import. */
 async function faultOf(importing: Promise<unknown>): Promise<string> {
   const error = await importing.then(
     () => assert.fail('it ended well'),
@@ -194,7 +194,7 @@ describe('an answer', () => {
     answers = [limited, { status: 503, body: { err: { code: 'unavailable' } } }];
     const sender = createSender(options(), 1, never, () => nowMs);
     assert.equal((await sender.send('events', records)).stored, 3);
-    // One of a gateway is no limit of the service: it is waited for as long as other outages.
+    // A 429 of a gateway is no limit of the service: the import waits for it no longer than for other outages.
     for (const status of [403, 429, 503]) {
       const away = (ms: number) => () => {
         nowMs += ms;
@@ -240,7 +240,7 @@ describe('the files of an import', () => {
       assert.equal(existsSync(path(`${name}.owner`)), false, name);
   });
 
-  test('that grew go on where they were, under the keys that they had', async () => {
+  test('that grew continue where they were, under the keys that they had', async () => {
     const file = put('log.csv', 'user,n\nada,1\nbob,2\n');
     const keys: unknown[] = [];
     const answering = service.answer;
@@ -317,7 +317,7 @@ describe('the files of an import', () => {
     } finally {
       service.answer = answering;
     }
-    // The second row says what was true before the first. Taken for the latest, it would hide the third.
+    // The second row has a value from before the first. If it counted as the latest, it would hide the third.
     assert.deepEqual(plans, ['free', 'pro']);
     assert.ok(keys.has('posthog:11:00:00:user'));
   });
@@ -337,7 +337,7 @@ describe('the files of an import', () => {
       assert.deepEqual(await keysOf(`l${level}.csv.gz`, gzipSync(text, { level })), plain);
   });
 
-  test('that are compressed and grew are refused, and go on once they are unpacked', async () => {
+  test('that are compressed and grew are refused, and continue once they are unpacked', async () => {
     const text = 'user\nada\nbob\n';
     const again = (name: string, content: string | Buffer) => run(put(name, content), 'packed', 'packed-r');
     const kept = await keptDuring(async () => {
@@ -361,7 +361,7 @@ describe('the files of an import', () => {
     assert.deepEqual(kept, ['ada', 'bob', 'eve']);
   });
 
-  test('whose rows share a key are told apart in a dry run, and end with a fault', async () => {
+  test('whose rows share a key are counted by a dry run, equal and different ones separately', async () => {
     const orders = put('orders.csv', 'user,id,n\nada,1,x\nada,1,y\nada,2,x\n');
     const refunds = put('refunds.csv', 'user,id,n\nada,2,x\nada,2,z\n');
     const notes = createNotes();
@@ -390,7 +390,7 @@ describe('the files of an import', () => {
     }
   });
 
-  /** The users of the rows that a service keeps, which takes the first of a key, while `imports` run. */
+  /** The users of the rows that a service keeps while `imports` run, if it keeps the first row of each key. */
   async function keptDuring(imports: () => Promise<void>): Promise<string[]> {
     const kept = new Map<unknown, string>();
     const answering = service.answer;
@@ -480,13 +480,13 @@ describe('the files of an import', () => {
     }
   });
 
-  test('that were begun in one format do not go on in another, where a place is another row', async () => {
+  test('that were begun in one format do not continue in another, where the same place is another row', async () => {
     const file = put('either.txt', '[\n{"user": "ada"},\n{"user": "grace"}]\n');
     const words = `${file}: the state has its rows as ndjson, and now it is read as json; name another --state and --rejects`;
     assert.equal((await run(file, 'either', 'either-r', '--format', 'ndjson')).refused, 3);
     assert.equal(await faultOf(run(file, 'either', 'either-r', '--format', 'json')), words);
     assert.equal((await run(file, 'either-2', 'either-r2', '--format', 'json')).stored, 2);
-    // No row in the one format says nothing about the other.
+    // A file without a row in one format may have one in another.
     const empty = put('empty.txt', '[]\n');
     assert.equal((await run(empty, 'empty', 'empty-r', '--format', 'json')).read, 0);
     assert.equal((await run(empty, 'empty', 'empty-r', '--format', 'ndjson')).refused, 1);
@@ -502,7 +502,7 @@ describe('the files of an import', () => {
         `--state ${path('odd')}: it is not the state of an import`,
       );
     }
-    // With the state of an import that goes on, its rejects would be cut.
+    // With the state of an unfinished import, the importer would cut the rejects, and here they are another input file.
     const other = put('other-input.csv', 'user\nada\n,\n');
     answers = [{ status: 415, body: { err: { code: 'unsupported_encoding', message: 'No.' } } }];
     assert.equal(await faultOf(run(file, 'begun', 'begun-r')), 'No.');
@@ -518,7 +518,7 @@ describe('the files of an import', () => {
     const rejected = readFileSync(path('refused-r'), 'utf8');
     assert.equal((await again()).refused, 2);
     assert.equal(readFileSync(path('refused-r'), 'utf8'), rejected);
-    // While another file is imported, a kill leaves a state that knows of it: then the rejects may be longer than it says.
+    // A kill during another file leaves a state that knows of it. The rejects may then be longer than the state says.
     let known = '';
     answers = [
       () => {
@@ -541,7 +541,7 @@ describe('the files of an import', () => {
       if (content === undefined) assert.equal(existsSync(path('refused-r')), false);
       else assert.equal(readFileSync(path('refused-r'), 'utf8'), content);
     }
-    // Another file that the same import takes does not open it either.
+    // Another file in the same import does not lift the refusal either.
     put('refused-r', `${rejected.trim()} mended\n`);
     assert.match(
       await faultOf(run(put('more.csv', 'user\nada\n'), 'refused', 'refused-r')),

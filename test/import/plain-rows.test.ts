@@ -1,4 +1,4 @@
-// Rows that are written at once become the records that all other rows become: the same text, key and mendings.
+// The quick way makes the same records of rows as the full one: the same text, key and mendings.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,7 +11,7 @@ import fc from '../support/fast-check.js';
 const optionsOf = (args: readonly string[]) =>
   readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions;
 
-/** What both ways make of rows: records or faults, and what they counted. */
+/** The results of both ways for the same rows: records or faults, and the counts. */
 function bothWays(args: readonly string[], rows: readonly Row[]) {
   return [true, false].map((isQuick) => {
     const mapper = createMapper(optionsOf(args), 'h', isQuick);

@@ -13,16 +13,16 @@ import { ImportError } from '../../src/import/options.js';
 import { tempDir } from '../harness/temp-dir.js';
 
 type S3rver = { readonly httpServer: Server; run(): Promise<unknown>; close(): Promise<unknown> };
-/** It has no types. */
+/** The package has no types. */
 const S3rver = createRequire(import.meta.url)('s3rver') as new (options: object) => S3rver;
 
 let server: S3rver;
 let client: S3Client;
-/** What happens when the objects were listed. */
+/** Runs once the objects are listed. */
 let afterListing: (() => Promise<unknown>) | undefined;
 const environment = { ...process.env };
 
-/** Between the client and the server. */
+/** A proxy between the client and the server. */
 const front = createServer((request, reply) => {
   const { port } = server.httpServer.address() as AddressInfo;
   const { method, url: path, headers } = request;
@@ -100,7 +100,7 @@ test('a prefix stands for all objects whose names begin so, in natural order, an
   assert.equal((await openInputs(['s3://archive'])).length, 3);
 });
 
-test('what is not there, or may not be read, is one line', async () => {
+test('an object that is missing, or may not be read, is reported in one line', async () => {
   assert.equal(await faultOf('s3://nowhere/logs'), 's3://nowhere/logs: there is no such bucket');
   assert.equal(await faultOf('s3://archive/log/'), "s3://archive/log/: no object's name begins so");
   assert.equal(await faultOf('s3:///logs'), 's3:///logs: it must be s3://BUCKET/PREFIX');

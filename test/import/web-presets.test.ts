@@ -234,7 +234,7 @@ describe('Google Analytics 4', () => {
     const back = [at(1, 'free', 'phone'), at(2, 'pro', 'web'), at(3, 'free', 'phone')];
     assert.deepEqual(plansOf(...back), ['free', 'pro', 'free']);
     const late = [at(1, 'free', 'phone'), at(5, 'free', 'phone'), at(3, 'pro', 'phone')];
-    assert.deepEqual(plansOf(...late), ['free'], 'what was true before is not sent later');
+    assert.deepEqual(plansOf(...late), ['free'], 'an older value is not sent later');
     const devices = [at(1, 'free', 'phone'), at(2, 'free', 'web'), at(3, 'free', 'phone')];
     assert.deepEqual(plansOf(...devices), ['free', undefined], 'the second one only merges a device');
   });
@@ -253,7 +253,7 @@ describe('Plausible', () => {
     'meta.value': ['pro', '2'],
   };
 
-  test('a row of its table is an event of a visitor, with its own properties, and told apart by its place', () => {
+  test('a row of its table is an event of a visitor, with its own properties, and distinguished by its place', () => {
     const [sent, same] = recordsOf('plausible', event, event);
     assert.deepEqual(
       { ...sent, idempotency_key: undefined },
@@ -388,7 +388,7 @@ describe('Matomo', () => {
     );
   });
 
-  test('what is no visit, and an action without a time, is refused', () => {
+  test('a row that is no visit, or has an action without a time, is refused', () => {
     assert.match(String(mapped('matomo', { result: 'error', message: 'no' })), /no actionDetails/);
     assert.match(
       String(mapped('matomo', { ...visit, actionDetails: [{ type: 'action' }] })),

@@ -37,7 +37,7 @@ const lines: string[] = [];
 
 const sluice = await ownSluice();
 const redis = connectTestRedis(sluice.redisUrl);
-// The worker makes no run of its own; only the tests do.
+// The worker begins no run by itself; only the tests do.
 await redis.set(registryKeys.retentionRun, 'a test', 'PX', retentionRuns.everyMs);
 /** Environments that retain 30 days, 100 days, and for ever. */
 const appIds: readonly [string, string, string] = [
@@ -117,7 +117,7 @@ async function emptyTables(): Promise<void> {
     await clickhouse.command({ query: `TRUNCATE TABLE ${table}` });
 }
 
-/** Makes runs until one leaves nothing to others: a round that erases what earlier ones have masked may take over. */
+/** Runs retention until no round of deletions takes over, which may happen as long as there are masked rows to erase. */
 async function expire(nowMs: number, own = context): Promise<void> {
   const run = await until(async () => {
     const [settled] = await Promise.allSettled([expireRows(own, nowMs)]);
@@ -175,7 +175,7 @@ test('deletes expired events and users without later events, and nothing younger
         };
       });
 
-      // The model.
+      // The expected rows, by a model.
       const isOver = (row: (typeof rows)[number]) => dayOf(row.age) > (daysOf[row.env] as number);
       const identifications = rows.filter(({ kind }) => kind === 'i');
       const inOrder = identifications.toSorted((a, b) => dayOf(b.age) - dayOf(a.age) || a.index - b.index);
@@ -234,7 +234,7 @@ test('deletes expired events and users without later events, and nothing younger
         .filter((row) => !goes(row))
         .map(textOf)
         .sort();
-      // With a clock at which nothing is over, nothing is deleted.
+      // By an earlier clock nothing has expired, and nothing is deleted.
       await expire(nowMs - 400 * dayMs);
       assert.deepEqual(await storedRows(), rows.map(textOf).sort());
       await expire(nowMs);
@@ -332,7 +332,7 @@ test('a run that is killed at any step, again and again, is retried, deletes the
     );
   }
   assert.ok(isDone);
-  assert.deepEqual([...deaths.keys()].sort(), [...crashPoints.retention].sort(), 'it died at each point');
+  assert.deepEqual([...deaths.keys()].sort(), [...crashPoints.retention].sort(), 'a run died at each point');
   assert.deepEqual(
     await storedRows(),
     [`e ${forEver} old`, `e ${retained} new`, `p ${retained} plan`].sort(),
@@ -364,7 +364,7 @@ test('waits for records that are accepted but not stored, since their user may h
   assert.equal(await redis.zcard(shardKeys.segments(0)), 0);
 });
 
-/** Calls a function before a statement that begins like this is sent, each time. */
+/** A connection that calls `act` each time before it sends a statement that begins like this. */
 function clientBefore(starts: readonly string[], act: () => Promise<unknown>): ClickHouseClient {
   const send = clickhouse.command.bind(clickhouse);
   const own = new Map<string | symbol, unknown>();
@@ -390,7 +390,7 @@ function clientBefore(starts: readonly string[], act: () => Promise<unknown>): C
 
 const removal = ['DELETE FROM stored_user_identities'];
 
-/** Seven and eight are ada, nine is bob; all of it is over. */
+/** Stores identifications that have expired: user_ids 7 and 8 are ada, 9 is bob. */
 async function storeIdentified(nowMs: number, app_id: string): Promise<void> {
   const row = (user_id: number, identity: string) => ({ app_id, identity, user_id, name: '' });
   await storeAt(nowMs - 50 * dayMs, 'stored_user_identities', [row(7, 'ada'), row(9, 'bob')]);
@@ -428,7 +428,7 @@ test(`records of users who come back while identifications are removed are kept,
   assert.deepEqual(await storedRows(), kept, 'the next run changes nothing');
 });
 
-test(`a deletion that takes over from a run finds who came back, and the run removes nothing any more`, async () => {
+test(`a deletion that takes over from a run finds users who came back, and the run then removes nothing`, async () => {
   const account = await createTestAccount(sluice, 'Back', ['Main Production']);
   const retained = account.appIds[0] as string;
   await sluice.admin('environments', 'set', retained, '--retain-days', '30');
@@ -458,7 +458,7 @@ test(`a deletion that takes over from a run finds who came back, and the run rem
   }
 });
 
-test('an account with pending deletions keeps what finds their users, and other accounts do not wait', async (t) => {
+test('an account with pending deletions keeps the rows by which their users are found, and other accounts do not wait', async (t) => {
   await emptyTables();
   lines.length = 0;
   const account = await createTestAccount(sluice, 'Deleting', ['Main Production']);
@@ -478,7 +478,7 @@ test('an account with pending deletions keeps what finds their users, and other 
   worker?.sigstop();
   const member = `${account.accountId} none`;
   await addPending(redis, [member]);
-  // A certificate must not say of what retention has deleted that the request did.
+  // A certificate must not claim rows for the request that retention has deleted.
   const document = (more: object) =>
     redis.hset(registryKeys.deletions, 'none', JSON.stringify({ account_id: account.accountId, ...more }));
   await document({ found: [] });
@@ -549,7 +549,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
   }
   await redis.del(lock);
   const crash: CrashPoint = (name) => {
-    // Sent before whatever the run sends next.
+    // Redis gets this before the run's next command.
     if (name === 'expired_keys_kept') void hold('round another');
   };
   assert.equal(await expireRows({ ...context, crash }, nowMs), 'busy');

@@ -65,7 +65,7 @@ test('the hash of any bytes is that of the specification of SipHash-1-3', () => 
   fc.assert(
     fc.property(key, bytes, fc.nat(9), (key, text, offset) => {
       const sip = createSipHash(key);
-      // All keys share the memory in which they hash.
+      // All keys hash in the same memory, so another key hashes in between.
       createSipHash(Buffer.from(key).reverse()).hash(text, 0, text.length);
       sip.hash(
         Buffer.concat([Buffer.alloc(offset, 7), text, Buffer.from('rest')]),

@@ -44,7 +44,7 @@ function merged(count: number): Suppressed[] {
   return Array.from({ length: count }, (_, number): Suppressed => [anonymous(number), suppressed]);
 }
 
-/** The names that each change suppressed, and freed. */
+/** How many names each change suppressed or freed, whichever is more. */
 async function sizesOfChanges(): Promise<number[]> {
   const changes = await redis.zrange(registryKeys.suppressionChanges, '0', '-1');
   return changes.map((change) => {
@@ -70,7 +70,7 @@ test('suppresses and frees any number of merged names, a few at a time', async (
   assert.equal(await redis.hget(registryKeys.suppressions, `users:${accountId}`), '0');
 });
 
-/** The same Redis, but the connection is lost after so many calls of scripts. */
+/** The same Redis, over a connection that is lost after this many calls of scripts. */
 function cutOffAfter(calls: number): Redis {
   let left = calls;
   return withScriptCalls((call) => {
@@ -79,7 +79,7 @@ function cutOffAfter(calls: number): Redis {
   });
 }
 
-/** The same Redis, with something done at each call of a script. */
+/** The same Redis; `through` makes each call of a script. */
 function withScriptCalls(
   through: (call: () => Promise<unknown>, args: unknown[]) => Promise<unknown>,
 ): Redis {
@@ -110,7 +110,7 @@ test('a user who is suppressed again after an interrupted freeing stays when ano
   await suppressNames(options, accountId, merged(3 * suppressionChanges.workMax));
   const cutOff = { ...options, redis: cutOffAfter(2) };
   await assert.rejects(freeNames(cutOff, accountId, [suppressed]), /cut off/);
-  assert.equal(await redis.scard(registryKeys.freedRoots(accountId)), 1, 'it was to be freed');
+  assert.equal(await redis.scard(registryKeys.freedRoots(accountId)), 1, 'the user was being freed');
   const another = hasher.textOf({ identity: 'grace@example.com' });
   await suppressNames(options, accountId, [
     [suppressed, '-'],
@@ -145,7 +145,7 @@ test('users that strangers have joined have their own limits, and do not count t
   const fourth: Suppressed = [hasher.textOf({ identity: 'rosa@example.com' }), '-'];
   await suppressNames(small, accountId, [third]);
   await assert.rejects(suppressNames(small, accountId, [fourth]), TooManyNames);
-  // A name that the account asks for itself takes its room, also if a stranger has joined it.
+  // A name that the account suppresses itself counts towards its limit, even if a stranger has joined it.
   await assert.rejects(suppressNames(small, accountId, [[devices[0] as string, '-']]), TooManyNames);
   await freeNames(options, accountId, [suppressed]);
   assert.equal(await areFree(options, accountId, devices.slice(0, -5)), true);
@@ -177,7 +177,7 @@ test('a commit joins an anonymous user, and the next ones skip this user until t
   assert.equal(await commit(redis, [about(name, anonymous(2))]), `v${version}`);
   const later = { suppressionVersion: version };
   assert.equal(await commit(redis, [about(name, name, anonymous(2))], later), 'krs');
-  // Above the limit a user stays, and is not refused either.
+  // Above the limit a user is not joined, and not refused either.
   assert.equal(
     await commit(redis, [joining(name, anonymous(3), anonymous(4)), about(anonymous(4))], later),
     'kku,s',
@@ -226,7 +226,7 @@ test('joining ever more users keeps no move of joined users from ending', async 
   assert.deepEqual([await isJoined(early), await isJoined([late])], [true, false]);
   assert.equal(await moveSomeJoins(options), 0);
   assert.deepEqual([await isJoined([late]), await redis.hlen(shardKeys.joined(0))], [true, 0]);
-  // A worker has other work too, and moves only some. A submission needs all.
+  // A worker moves only some at a time, since it has other work too. A submission moves all.
   const many = Array.from({ length: 2 * suppressionChanges.joinsPerRoundMax }, (_, at) =>
     anonymous(100 + at),
   );

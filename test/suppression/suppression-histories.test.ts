@@ -49,7 +49,7 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
-/** For whose sake a name is suppressed, by "<name>@<environment>"; the environment `*` means all of them. */
+/** The names for whose sake each "<name>@<environment>" is suppressed. The environment `*` means all of them. */
 class Model {
   readonly #roots = new Map<string, Set<string>>();
   /** The first identity of an anonymous user in an environment. */

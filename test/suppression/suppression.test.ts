@@ -204,7 +204,7 @@ test('stores nothing of a suppressed user from any endpoint, import, process and
   await setSuppressed(urls[0] as string, token, named, true);
   for (const url of urls) {
     for (const appId of [main, staging]) await sendAllKinds(url, appId, user);
-    // As of anybody else, the second import has the keys of the first one.
+    // The second import has the keys of the first one, so its rows count as repeats like anybody else's.
     const fresh = url === urls[0];
     const counted = { stored: fresh ? 3 : 0, repeats: fresh ? 0 : 3 };
     assert.deepEqual(await importAll(url, user), { read: 3, ...counted, refused: 0 });
@@ -218,12 +218,12 @@ test('stores nothing of a suppressed user from any endpoint, import, process and
       identity: user.identity,
     });
   assert.equal(await rowsNamed(namesOf(user)), 2, 'the rows of the other account');
-  // In each environment, in Main Production, in the lenient one, and by the import.
+  // 23 rows in each of the two environments, one more in Main Production, four in the lenient one, three of the import.
   assert.equal(await rowsNamed(namesOf(neighbour)), 2 * 23 + 1 + 4 + 3);
 });
 
 test('begins and ends with the next request, even to another process that has not looked meanwhile', async () => {
-  // Each process looks twice a second by itself, but the commit tells it earlier.
+  // Each process looks for changes twice a second, but a commit makes it look earlier.
   for (let round = 0; round < 12; round++) {
     const { identity } = newUser();
     const [one, two] = round % 2 === 0 ? urls : [...urls].reverse();
@@ -243,8 +243,8 @@ test('begins and ends with the next request, even to another process that has no
   }
 });
 
-/** What a caller is told about a user by every endpoint that takes records, asked twice each time, and far above the limits. */
-async function toldAbout(url: string, appId: string, user: ReturnType<typeof newUser>): Promise<string[]> {
+/** The answers about a user by every endpoint that takes records, each request sent twice, and far above the limits. */
+async function answersAbout(url: string, appId: string, user: ReturnType<typeof newUser>): Promise<string[]> {
   const { identity, userId, device } = user;
   const authorization = `Basic ${Buffer.from(`${appId}:`).toString('base64')}`;
   const key = (name: string) => `${name} of ${identity}`;
@@ -303,7 +303,7 @@ async function toldAbout(url: string, appId: string, user: ReturnType<typeof new
       { app_id: appId, events: Array.from({ length: 600 }, () => ({ event: 'Bulk', identity })) },
     ]),
   ];
-  const told: string[] = [];
+  const answers: string[] = [];
   for (const [path, body] of requests) {
     for (let time = 0; time < 2; time++) {
       const answer = await fetch(url + path, {
@@ -318,10 +318,10 @@ async function toldAbout(url: string, appId: string, user: ReturnType<typeof new
       const timed = /^(date|retry-after|ratelimit.*)$/;
       const headers = [...answer.headers].filter(([name]) => !timed.test(name)).join('; ');
       const text = (await answer.text()).replaceAll(identity, 'IDENTITY').replace(/"retry_after":\d+/g, '');
-      told.push(`${path} ${answer.status} ${headers} ${text}`);
+      answers.push(`${path} ${answer.status} ${headers} ${text}`);
     }
   }
-  return told;
+  return answers;
 }
 
 test('nobody can tell from answers who is suppressed: repeats, limits, headers and bodies are the same on every endpoint', async () => {
@@ -330,12 +330,12 @@ test('nobody can tell from answers who is suppressed: repeats, limits, headers a
   const appId = other.appIds[0] as string;
   const otherToken = await getToken(sluice, other);
   await setSuppressed(one, otherToken, [{ identity: user.identity }], true);
-  const told = await toldAbout(two, appId, user);
-  for (const another of others) assert.deepEqual(told, await toldAbout(two, appId, another));
-  assert.ok(told.some((line) => line.includes(' 429 ')) && told.some((line) => line.includes('"repeat"')));
+  const seen = await answersAbout(two, appId, user);
+  for (const another of others) assert.deepEqual(seen, await answersAbout(two, appId, another));
+  assert.ok(seen.some((line) => line.includes(' 429 ')) && seen.some((line) => line.includes('"repeat"')));
   assert.ok(
-    told.some((line) => line.includes('sluice-repeats,2')),
-    told.join('\n'),
+    seen.some((line) => line.includes('sluice-repeats,2')),
+    seen.join('\n'),
   );
   assert.equal(await rowsOf(user.identity, user.userId), 1, 'the anonymous event before the identification');
   // A key that a skipped record has taken stays taken when its user is free.
@@ -349,8 +349,8 @@ test('nobody can tell from answers who is suppressed: repeats, limits, headers a
 });
 
 /**
- * How long the API process and Redis work before they answer single events of another account while something else is
- * done: the times in ms of CPU, which other programs hardly change, the longest last. None is refused.
+ * The CPU time in ms that the API process and Redis take for each single event of another account while `work` is done, the longest last;
+ * other programs hardly change it. None of the events is refused.
  */
 async function workBeside(work: Promise<unknown>): Promise<number[]> {
   let isOver = false;
@@ -401,7 +401,7 @@ test('identifications as a suppressed user cost others no more than identificati
   const attacked = most(await workBeside(flood(user.identity)));
   assert.ok(attacked < 4 * usual, `${attacked} ms instead of ${usual}`);
   assert.equal(await rowsOf(user.identity), 0);
-  // As many as may be joined in a minute, and in one identity. A worker moves them to the list once a second.
+  // Only as many devices are joined as may be in a minute, and with one identity. A worker moves them to the list once a second.
   const namesNow = async () => (JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names;
   await until(async () => (await namesNow()) > 1, 'devices are joined');
   const names = await namesNow();
@@ -420,7 +420,7 @@ test('suppressions of many users hold up nobody else', async () => {
     const list = Array.from({ length: counts.deletionTargetsMax }, (_, i) => ({ identity: `one of ${i}` }));
     await setSuppressed(urls[0] as string, itsToken, list, suppress);
   };
-  // Nobody of them is suppressed yet, so this changes nothing.
+  // None of these users is suppressed yet, so this changes nothing.
   const usual = most(await workBeside(submitAll(false)));
   const meanwhile = most(await workBeside(submitAll(true)));
   assert.ok(meanwhile < 8 * usual, `${meanwhile} ms instead of ${usual}`);
@@ -467,7 +467,7 @@ test('suppresses the whole merged user: the identity of a user_id and its other 
   const second = newUser().userId;
   const [one, two] = urls as [string, string];
   for (const id of [userId, second]) await send(two, paths.identify, { app_id: main, user_id: id, identity });
-  // Records of a moment ago are not in ClickHouse yet.
+  // The records of a moment ago are not in ClickHouse yet.
   await setSuppressed(one, token, [{ user_id: userId }], true);
   const before = await rowsOf(identity, userId, second);
   assert.equal(before, 2);
@@ -483,7 +483,7 @@ test('suppresses the whole merged user: the identity of a user_id and its other 
     'in Staging nobody is merged with that user_id',
   );
   assert.deepEqual(JSON.parse((await lookUp(one, token, `?identity=${identity}`)).text).app_ids, [main]);
-  // The same with every name.
+  // Any name of the user can free all of them.
   await setSuppressed(one, token, [{ identity }], false);
   for (const id of [userId, second])
     await send(two, paths.track, { app_id: main, event: 'Again', user_id: id });
@@ -558,7 +558,7 @@ test('a deletion that suppresses leaves nothing, and nothing comes after it', as
   const crowd = urls.map(async (url) => {
     while (!stopped) await send(url, paths.track, { app_id: main, events: [{ event: 'Crowd', identity }] });
   });
-  // A busy machine may make it 503, and then it is asked for again.
+  // On a busy machine the submission may be answered 503, and is sent again.
   const reply = await until(
     async () => {
       const answer = await submit(sluice, token, JSON.stringify({ users: [{ identity }], suppress: true }));
@@ -605,7 +605,7 @@ test('a deletion that suppresses is refused, and says so, while what was accepte
 test('tells whether a user is suppressed and since when, how many are, and how many records were left out', async () => {
   const { identity, userId } = newUser();
   const [one, two] = urls as [string, string];
-  // An account of its own: what other tests had left out is counted once a second, and perhaps only now.
+  // Has its own account, since records of other tests that were left out are counted once a second, and perhaps only now.
   const counted = await createTestAccount(sluice, 'Counting');
   const [, staging = ''] = counted.appIds;
   const token = await getToken(sluice, counted);
@@ -643,7 +643,7 @@ test('an account with as many suppressed users as it may have gets 400, and keep
   const token = await getToken(sluice, full);
   const [first, second] = [newUser(), newUser()];
   await setSuppressed(sluice.baseUrl, token, [{ identity: first.identity }], true);
-  // As if the account had so many names: those that strangers joined to it do not count.
+  // Sets the count as if the account had so many names itself; those that strangers joined do not count.
   await withRedis(sluice, (redis) =>
     redis.hset(registryKeys.suppressions, `joined:${full.accountId}`, 1 - suppressions.namesPerAccountMax),
   );
@@ -718,7 +718,7 @@ test('loses no suppression when an API process dies in it and Redis is emptied l
   const { identity, userId } = newUser();
   const freed = newUser();
   const [one, two] = urls as [string, string];
-  // Each is suppressed by a second submission only: the process dies in the first one.
+  // Only a second submission suppresses each of these users, since the process dies in the first one.
   const again = crashPoints.suppression.map((point) => ({ point, ...newUser() }));
   const [, dying] = sluice.api;
   for (const { point, ...user } of again) {
@@ -776,7 +776,7 @@ test('takes users who are identified with a merged identity while the request ru
   await withRedis(sluice, async (redis) => {
     const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
     let changes = 0;
-    /** The second change suppresses whom the first one is merged with. */
+    /** Before the second change, which suppresses the user's merged names, another user is identified with the identity. */
     const identifiedBefore = new Proxy(redis, {
       get(target, property) {
         const value = Reflect.get(target, property) as unknown;
@@ -806,7 +806,7 @@ test('is not answered if Redis was emptied before the change was copied, and was
     const { epoch, secret = '' } = (await deployment(redis)) ?? { epoch: '' };
     const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
     let isDue = true;
-    /** As if Redis was emptied and loaded just before the changes that are not copied are read. */
+    /** Empties and loads Redis just before the first read of the changes that are not copied. */
     const emptiedOnce = new Proxy(redis, {
       get(target, name) {
         const value = Reflect.get(target, name) as unknown;
@@ -823,7 +823,7 @@ test('is not answered if Redis was emptied before the change was copied, and was
     });
     const options = { clickhouse, epoch, secret, shards: 1, crash: noCrash };
     await untilStored(sluice);
-    // A worker copies changes too, perhaps before Redis is emptied.
+    // Running workers would copy the changes, perhaps before Redis is emptied.
     for (const worker of sluice.workers) worker.sigstop();
     try {
       for (const work of [suppressUsers, freeUsers]) {
@@ -840,7 +840,7 @@ test('is not answered if Redis was emptied before the change was copied, and was
   token = await getToken(sluice, account);
 });
 
-test('goes on when Redis has lost the latest version of the suppressions and a shard has not', async () => {
+test('continues when Redis has lost the latest version of the suppressions and a shard has not', async () => {
   const [lost, another] = [newUser(), newUser()];
   await setSuppressed(sluice.baseUrl, token, [{ identity: lost.identity }], true);
   await withRedis(sluice, async (redis) => {
@@ -867,7 +867,7 @@ test('writes the copy of an account with many names again, some at a time', asyn
     const pairs = names.map((name) => [name, '-'] as const);
     await suppressNames({ redis, epoch, shards: 1 }, accountId, pairs);
     await mirrorSuppressions(redis, clickhouse);
-    // As if it was set back, and has other changes of its own.
+    // Changes the copy as if ClickHouse had been set back and had other changes of its own.
     await clickhouse.command({
       query: `ALTER TABLE suppressed_names DELETE WHERE account_id = '${accountId}' AND name != 'name0' SETTINGS mutations_sync = 2`,
     });

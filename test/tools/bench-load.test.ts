@@ -303,7 +303,7 @@ test('the CPU of a generator outside the bench does not count as that of others'
     return run.othersShare;
   };
   assert.ok((await othersShare(0)) > 0);
-  // More CPU than the machine has.
+  // The generator claims more CPU than the machine has.
   assert.equal(await othersShare(1e12), 0);
 });
 

@@ -56,7 +56,7 @@ after(async () => {
   await deployment?.stop();
 });
 
-/** Summed over runs, since the kernel counts in steps of 10 ms and one run may take less. */
+/** The API's system time over all runs, since the kernel counts in steps of 10 ms and one run may take less. */
 let systemMicroseconds = 0;
 
 /** Runs one way through the proxy, where `next` happens to one request after the warm-up. */
@@ -65,7 +65,7 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
   assert.ok(way !== undefined);
   const [appId = ''] = await deployment.addEnvironments(1, way.limits);
   const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-  // The measured part reports its beginning.
+  // The measured part of the run calls `during` when it begins.
   const progress: Progress = {
     say: () => undefined,
     during: (_what, _text, work) => {
@@ -81,7 +81,7 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
     warmUpSeconds: 0.1,
     connections: 4,
     threads: 1,
-    // Only a run from which something was swallowed waits this long.
+    // Only a run that lost a request waits this long.
     stallMs: next === 'swallow' ? 6_000 : 60_000,
     progress,
     ...parts,

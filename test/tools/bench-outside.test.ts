@@ -33,7 +33,7 @@ const dir = tempDir('bench-outside');
 
 type Ran = { readonly code: number | null; readonly output: string };
 
-/** In this process, since most of the CPU of a run so short goes into the start of one. */
+/** Runs the bench in this process, since starting one would take most of the CPU of so short a run. */
 async function bench(scenario: string, ...args: readonly string[]): Promise<Ran> {
   let output = '';
   const print = (piece: string) => {
@@ -74,7 +74,7 @@ type Stub = {
   close(): void;
 };
 
-/** A server that answers the n-th request as it is told. */
+/** A server; `answer` decides what the n-th request gets. */
 async function startStub(answer: (request: number) => Answer): Promise<Stub> {
   const bodies: Buffer[] = [];
   const atMs: number[] = [];
@@ -176,7 +176,7 @@ describe('on a deployment behind a proxy that ends each connection after ten req
     const { code, output } = await bench(
       ...['single', '--url', url, '--app-id', account.appIds.join(',')],
       ...['--clickhouse-url', sluice.clickhouse.testerUrl, '--database', sluice.database],
-      // A slow machine needs them all; on others most stay unused.
+      // A slow machine needs all connections; on others most stay unused.
       ...['--rate', '100', '--connections', '200', '--duration', '2', '--out', out],
       ...['--remove', '--api-key', account.apiKey],
     );
@@ -221,7 +221,7 @@ test('a load at a rate uses no more connections than it may, and begins without 
     const stub = await startStub((n) => ({ status: 200, close: n % 7 === 0 }));
     try {
       const args = ['--app-id', '1', '--rate', '200', '--connections', '4', '--duration', '2'];
-      // On a slow machine four connections may be too few for the rate, which the bench says with 2. It is not the subject here.
+      // On a slow machine four connections may be too few for the rate, and the bench ends with 2. That is not the subject here.
       const generous = ['--errors', '100%'];
       const { code, output } = await bench(
         ...['single', '--url', stub.url, ...args, ...generous, '--out', join(dir, 'burst')],
@@ -235,13 +235,13 @@ test('a load at a rate uses no more connections than it may, and begins without 
       stub.close();
     }
   };
-  // A machine that pauses just at the beginning makes a burst of what is due by then, but not three times.
+  // If the machine pauses just at the beginning, requests that are due by then come in a burst, but not three times.
   let early = await beginOnce();
   for (let tries = 1; tries < 3 && early > 60; tries += 1) early = await beginOnce();
   assert.ok(early <= 60, `${early} requests in the first 100 ms`);
 });
 
-test('requests that are due while the generator stands still are sent when it goes on, also at the end', async () => {
+test('requests that are due while the generator is paused are sent when it continues, even at the end', async () => {
   const stub = await startStub(() => ({ status: 200 }));
   try {
     const seconds: Second[] = [];
@@ -284,7 +284,7 @@ test('errors are counted by status and code, and one more than the budget allows
       readFileSync(`${out}.prom`, 'utf8'),
       /^sluice_bench_requests_total\{scenario="single",ending="503:overloaded"\} 10$/m,
     );
-    // A fast error is no fast answer.
+    // Only successful answers count in the latency.
     assert.match(
       readFileSync(`${out}.prom`, 'utf8'),
       /^sluice_bench_latency_seconds_count\{scenario="single"\} 190$/m,
@@ -358,7 +358,7 @@ test('the highest rate that keeps the bounds is found in steps, and the exit cod
   }
 });
 
-test('a search that the generator ended is told from one that the service ended', async () => {
+test('a search that the generator ended is distinguished from one that the service ended', async () => {
   const tried = (limits: readonly ('rate' | 'generator' | 'connections' | 'waiting')[]) =>
     limits.map((limit, index) => {
       const latencyMs = { p50: 1, p90: 1, p99: 1, 'p99.9': 1, 'p99.99': 1, max: 1 };
@@ -425,7 +425,7 @@ test('records of a file are sent in turn, gzipped, with the environment of each'
       join(dir, 'payloads'),
     );
     assert.equal(code, 0, output);
-    // Counted, because on several connections a later request may arrive first.
+    // The bodies are sorted, because on several connections a later request may arrive first.
     const sent = stub.bodies.map((body) => {
       const { app_id, event } = JSON.parse(gunzipSync(body).toString());
       return `${app_id} ${event}`;

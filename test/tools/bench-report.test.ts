@@ -29,7 +29,7 @@ test('a cost exactly at its bound meets the target, a slightly higher one misses
   assert.equal(targetOf(keys(27.6), 'with keys')?.verdict, 'missed');
 });
 
-test('an event is judged by what it costs more in the same round than where no key was ever forgotten', () => {
+test('an event is judged by its cost above that in the same round where no key was ever forgotten', () => {
   const keys = (repeats: readonly number[], lookedUpBefore = 0, withoutKeys = [11, 11, 11]) =>
     resultsOf({
       keys: {
@@ -156,7 +156,7 @@ test('the cost at half load is compared with full load in the same round', () =>
   assert.equal(at([50, 50, 50], [65, 66, 80])?.verdict, 'undecided');
 });
 
-test('the acknowledgement may take three times what a server with a synced file takes, since due', () => {
+test('an acknowledgement, from when it is due, may take three times as long as that of a server with a synced file', () => {
   const at = (sluice: readonly number[], floor: readonly number[]) =>
     targetOf(resultsOf({ halfLoad: halfLoadOf(sluice, floor) }), 'acknowledgement at half load');
   assert.deepEqual([at([6], [2])?.value, at([6], [2])?.bound, at([6], [2])?.verdict], [3, 3, 'met']);
@@ -216,7 +216,7 @@ test('the worst of the sealed segments above 100 kB counts', () => {
 
 test('flat means at most a tenth between minimum and maximum of a round, whatever the speed of the machine', () => {
   const at = (...costs: readonly number[]): Results => {
-    // Each round twice as slow as the one before.
+    // Each round is twice as slow as the one before.
     const levels = (of: (level: number) => number) =>
       costs.map((_, level) => ({ of: level + 1, runs: [1, 2, 4].map((slow) => runOf(of(level) * slow)) }));
     const single = levels((level) => costs[level] ?? 0);
@@ -250,7 +250,7 @@ test('memory may grow by a tenth, or by the floor for small processes, after the
   );
 });
 
-test('the median of many runs is more certain than that of few, whose outermost all count', () => {
+test('the range of a median leaves out the outermost runs of many, but none of few', () => {
   const of = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
   assert.deepEqual(rangeOfMedian(of(3)), { least: 1, most: 3 });
   assert.deepEqual(rangeOfMedian(of(7)), { least: 1, most: 7 });

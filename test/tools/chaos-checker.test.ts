@@ -92,14 +92,14 @@ function kinds(
 
 const ada = [{ identity: 'ada' }];
 
-test('what was acknowledged before a deletion was submitted has to be gone', () => {
+test('records that were acknowledged before a deletion was submitted have to be gone', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];
   assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
 });
 
-test('what was seen of users who were hidden, or gone, by then counts as broken', () => {
+test('records that were seen of users who were hidden or gone by then break the promise', () => {
   const [gone, later] = [eventOf('a'), eventOf('b')];
   const history = [sent('track', gone, [0, 1]), sent('track', later, [4, 5])];
   const kind = 'left on the disk';
@@ -123,14 +123,14 @@ test('a deleted record that is sent again after the loss of the index of keys ma
   assert.deepEqual(found([rowOf(event), rowOf(event)], [7]), ['doubled']);
 });
 
-test('what was sent after the answer to a submission has to stay', () => {
+test('records that were sent after the answer to a submission have to stay', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [4, 5])];
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), []);
   assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), ['over-deleted']);
 });
 
-test('what was or may have been under way at the same time as a submission may be there or not', () => {
+test('records that were or may have been under way together with a submission may be there or not', () => {
   const event = eventOf('a');
   for (const times of [
     [1, 4],
@@ -186,7 +186,7 @@ test('an identification under the fence of an earlier deletion is not there for 
     sent('track', ofIdentity, [6, 7]),
   ];
   const seven = [{ user_id: 7 }];
-  // Whether the earlier one was complete when the later one was submitted changes nothing.
+  // It makes no difference whether the earlier deletion was complete when the later one was submitted.
   for (const completeMs of [5.5, 50]) {
     const polls = [{ invokedMs: completeMs, settledMs: completeMs, status: 'complete' }];
     for (const first of [ada, seven]) {
@@ -214,7 +214,7 @@ test('an identification that was sent again under its key is the one that was ac
   const submissions = [deletion(ada, [4, 5]), deletion(ada, [8, 9])];
   assert.deepEqual(kinds(history, [rowOf(event)], submissions), []);
   assert.deepEqual(kinds(history, [], submissions), ['over-deleted']);
-  // If Redis forgot the key, the repeat may be a new one.
+  // If Redis forgot the key, the repeat may count as a new identification.
   const late = eventOfUserId('b', '7');
   const forgotten = [
     sent('collect', merged, [2, 3]),
@@ -288,14 +288,14 @@ test('a merge that went with an emptied Redis may be forgotten by a later deleti
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [4, 5])]), ['resurrected']);
 });
 
-test('a repeat of what was deleted is not stored', () => {
+test('a repeat of a deleted record is not stored', () => {
   const event = eventOf('a', 'ada', 'key');
   const history = [sent('track', event, [0, 1]), sent('track', event, [4, 5])];
   assert.deepEqual(kinds(history, [], [deletion(ada, [2, 3])]), []);
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
 });
 
-test('what only Redis held when it was emptied may be missing, and its repeat stored, but no key twice', () => {
+test('records that only Redis had when it was emptied may be missing, and their repeats stored, but no key twice', () => {
   const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   const lost = eventOf('a');
   const kept = eventOf('b');
@@ -315,13 +315,13 @@ test('what only Redis held when it was emptied may be missing, and its repeat st
   assert.ok(kinds(differently, ofOneId).includes('doubled'));
 });
 
-test('what a store lost has to be stored once it is acknowledged again, and its key is free for others', () => {
+test('a record that a store lost has to be stored once it is acknowledged again, and its key is free for others', () => {
   const key = eventOf('a', 'ada', 'key');
   const other = eventOf('b', 'ada', 'key');
   const setBack = [{ fromMs: 2, toMs: 6, markers: new Set(['a']) }];
   const found = (second: Entry, rows: readonly StoredEvent[], more: Partial<Evidence> = { setBack }) =>
     kinds([sent('track', key, [0, 1]), second], rows, [], more);
-  // Before the recovery it is taken for a repeat of what is gone.
+  // Before the recovery a new request counts as a repeat of the record that is gone.
   assert.deepEqual(found(sent('track', key, [4, 5]), []), []);
   for (const again of [key, other]) {
     assert.deepEqual(found(sent('track', again, [7, 8]), []), ['lost']);
@@ -334,7 +334,7 @@ test('what a store lost has to be stored once it is acknowledged again, and its 
   assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(other)], { setBack: kept }), ['not the first']);
   const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   assert.deepEqual(found(sent('track', key, [7, 8]), [], { emptied }), ['lost']);
-  // What is acknowledged again may be lost again.
+  // A record that is acknowledged again may be lost again.
   const again = [
     ...emptied,
     { fromMs: 9, toMs: 12, markers: new Set(['b']), keptDeletions: new Set<string>() },
@@ -361,7 +361,7 @@ test('a deletion may take the record that had the key next, after a store lost t
   );
 });
 
-test('what a store lost need not be stored when it is sent again about a user who is suppressed by then', () => {
+test('a record that a store lost need not be stored when it is sent again about a user who is suppressed by then', () => {
   const event = { ...eventOfUserId('a', '7'), idempotency_key: 'key' };
   const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   const found = (more: Partial<Evidence>) =>
@@ -400,13 +400,13 @@ test('a request that ClickHouse had with its targets when Redis was emptied has 
   assert.deepEqual(after([poll(30, '404'), poll(31, 'complete')], [], ['a']), ['wrong status']);
   assert.deepEqual(after([poll(30, 'pending')], [], ['a']), ['not completed']);
   assert.deepEqual(after([poll(30, 'pending')], [], ['a'], { state: 'targets_lost' }), ['targets lost']);
-  // What only Redis held is lost.
+  // A request that only Redis had may be lost.
   for (const status of ['404', 'pending']) {
     for (const rows of [[], [rowOf(event)]]) {
       assert.deepEqual(after([poll(30, status)], rows, ['b'], { state: 'targets_lost' }), []);
     }
   }
-  // What came back from a first loss has to come back from a second one.
+  // A request that came back after a first loss has to come back after a second one.
   const emptied = [lossOf('a'), { ...lossOf(), fromMs: 40, toMs: 50 }];
   const twice = [deletion(ada, [2, 3], { polls: [poll(60, 'pending')], state: 'targets_lost' })];
   assert.deepEqual(kinds(history, [], twice, { emptied }), ['targets lost']);
@@ -417,11 +417,11 @@ test('a request that was reported complete stays complete when Redis is emptied'
   const history = [sent('track', event, [0, 1])];
   const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
   const emptied = [{ fromMs: 10, toMs: 20, markers: new Set<string>(), keptDeletions: new Set<string>() }];
-  const told = (...polls: Submission['polls']) =>
+  const after = (...polls: Submission['polls']) =>
     kinds(history, [], [deletion(ada, [2, 3], { polls: [poll(5, 'complete'), ...polls] })], { emptied });
-  assert.deepEqual(told(poll(30, 'complete')), []);
-  assert.deepEqual(told(poll(30, 'pending')), ['status went back']);
-  assert.deepEqual(told(poll(30, '404')), ['wrong status']);
+  assert.deepEqual(after(poll(30, 'complete')), []);
+  assert.deepEqual(after(poll(30, 'pending')), ['status went back']);
+  assert.deepEqual(after(poll(30, '404')), ['wrong status']);
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])], { emptied }), ['resurrected']);
 });
 
@@ -487,7 +487,7 @@ test('an export that lacks a record, has one too many, or never becomes complete
   assert.deepEqual(exported(['a', 'b', 'b']), ['too much in an export']);
   assert.deepEqual(exported(undefined), ['not exported']);
   assert.deepEqual(exported(undefined, { clockMoved: true }), []);
-  // An emptied Redis loses the request, but only records that no other part had.
+  // An emptied Redis may lose the request; records may be missing only if no other store had them.
   assert.deepEqual(exported(undefined, emptiedAt(6)), []);
   assert.deepEqual(exported(undefined, emptiedAt(2)), ['not exported']);
   assert.deepEqual(exported(['a'], emptiedAt(2, 'b')), []);
@@ -496,8 +496,8 @@ test('an export that lacks a record, has one too many, or never becomes complete
 });
 
 test('a call that is missing, too early or not genuine is reported', () => {
-  const called = (atMs: number, secret: string, told: object, polls: Submission['polls']) => {
-    const body = JSON.stringify({ deletion_request_id: 'a', status: 'complete', ...told });
+  const called = (atMs: number, secret: string, changed: object, polls: Submission['polls']) => {
+    const body = JSON.stringify({ deletion_request_id: 'a', status: 'complete', ...changed });
     const signature = `t=1,v1=${createHmac('sha256', secret).update(`1.${body}`).digest('hex')}`;
     const callbacks = { calls: [{ atMs, signature, body }], secret: 's' };
     return kinds([], [], [deletion(ada, [2, 3], { polls })], { callbacks });
@@ -511,7 +511,7 @@ test('a call that is missing, too early or not genuine is reported', () => {
   assert.deepEqual(called(6, 's', { deletion_request_id: 'b' }, polls), ['not called']);
 });
 
-test('a right key that gets no token is reported, unless the service cannot tell now', () => {
+test('a valid key that gets no token is reported, unless the service answers that it cannot check keys now', () => {
   assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, 503] }), []);
   for (const status of [401, 429]) {
     assert.deepEqual(kinds([], [], [], { tokenAnswers: [503, status] }), ['wrongly refused']);

@@ -205,7 +205,7 @@ test('shrinks an input to what fails', async () => {
   assert.equal(smallest.toString(), 'AB');
 });
 
-test('counts what was acknowledged: elements, each key once, and what got no answer', () => {
+test('counts acknowledged elements, each key once, and requests without an answer', () => {
   const tally = createTally();
   const post = (path: string, body: object) => {
     const text = JSON.stringify(body);

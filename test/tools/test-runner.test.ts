@@ -35,7 +35,7 @@ type Run = {
 function run(files: Readonly<Record<string, string>>, secondsMax = 60): Run {
   const dir = tempDir('runner');
   mkdirSync(join(dir, 'test/runner'), { recursive: true });
-  // They need no CPU: all that a lane has room for start at once, however busy the machine is.
+  // The files count as needing no CPU, so that as many start at once as their lane allows, however busy the machine is.
   const recorded = Object.keys(files).map((path) => [nameOf(path), { seconds: 60, cpuSeconds: 0 }]);
   writeFileSync(join(dir, 'test/runner/seconds.json'), JSON.stringify(Object.fromEntries(recorded)));
   const header = "import { test } from 'node:test';\nimport assert from 'node:assert/strict';\n";
@@ -56,7 +56,7 @@ function run(files: Readonly<Record<string, string>>, secondsMax = 60): Run {
   return { process: process_, dir, text: () => text, ended };
 }
 
-/** Counts of the summary, which must be the last lines. */
+/** The counts of the summary, which must be the last lines. */
 function summary(text: string): Record<string, number> {
   const lines = text.trimEnd().split('\n').slice(-8);
   return Object.fromEntries(
@@ -129,7 +129,7 @@ const hangs = (pidFile: string) => `
     await new Promise(() => setInterval(() => undefined, 1000));
   });`;
 
-test('ends a file that hangs and everything that it started, says where it hung, and goes on', async () => {
+test('ends a file that hangs and everything that it started, says where it hung, and continues', async () => {
   const pidFile = join(tempDir('pid'), 'pid');
   const one = run({ 'a.test.mjs': hangs(pidFile), 'b.test.mjs': "test('holds', () => {});" }, 10);
   assert.equal(await one.ended, 1, one.text());
@@ -195,7 +195,7 @@ test('runs files side by side as far as the cores last, but at least one', () =>
   assert.equal(nextFile([greedy], times(4), 0.3), greedy, 'or while a quarter of a core is idle');
 });
 
-test('tells how many cores were idle since it was asked last', () => {
+test('returns how many cores were idle since the last call', () => {
   let idle = 0;
   const core = (times: object) => ({
     model: '',
@@ -259,7 +259,7 @@ test('single tests that only `test:all` has are left out of `npm test` alone, an
     const titles = [...source.matchAll(/\btest\(\s*(['`])(.+?)(?:\1|\$\{)/g)].map(
       ([, , title = '']) => title,
     );
-    // What follows in a title with a variable is not known here.
+    // The text after a variable in a title is not known here.
     return starts.filter(
       (start) => !titles.some((title) => title.startsWith(start) || start.startsWith(title)),
     );

@@ -56,7 +56,7 @@ await send(paths.identify, main, { user_id: '7', identity: ada });
 for (const [app_id, user, day] of [
   [main, { user_id: '7' }, 1],
   [main, { identity: ada }, 3],
-  // Of another person's browser: nobody has identified it here.
+  // This user_id is another person's here, since nobody has identified it in this environment.
   [staging, { user_id: '7' }, 5],
   [staging, { identity: ada }, 7],
   [staging, { identity: ada.toUpperCase() }, 8],
@@ -133,12 +133,12 @@ test('looking up a user id that is somebody else in each environment takes time 
     new Map(places.map(({ app_id, identity, user_ids }) => [app_id, [identity, ...user_ids]])),
     new Map(wide.appIds.map((app_id, at) => [app_id, [`person-${at}`, '7']])),
   );
-  // Every name in every environment would take several times as many.
+  // Looking up every name in every environment would take several times as many.
   assert.ok(asked < 250, `${asked} queries`);
 });
 
 test('similar identities of all environments are named once, and none of another account', async () => {
-  // What is found within a second is shown, so a busy machine may show nothing.
+  // Only users that are found within a second are shown, so a busy machine may show none.
   const similar = await until(async () => {
     const found = await of<{ similar: string[] }>(officer, own, '/similar', { identity: ada });
     return found.similar.length > 0 ? found.similar : undefined;
@@ -186,7 +186,7 @@ test('the requests of a person are the ones that name or reach them: pending, co
     exports: [body.user_export_id],
     has_more: false,
   });
-  // It takes the identity along, which is found by that while it is pending, and afterwards by the name that was submitted.
+  // The deletion reaches the merged identity too. It is found by that while it is pending, and afterwards only by the submitted name.
   const id = await submit([{ user_id: 7 }, { identity: 'nobody' }]);
   const pending = async () => (await requestsOf({ user_id: 7 })).deletions.length === 1;
   await until(pending, 'the request is found');
@@ -202,6 +202,6 @@ test('the requests of a person are the ones that name or reach them: pending, co
   );
   assert.deepEqual((await requestsOf({ identity: hostile })).deletions, []);
   assert.deepEqual((await of<Requests>(stranger, other, '/requests', { user_id: 7 })).deletions, []);
-  // By the name that was submitted, an identity that came along is not known afterwards: only what was named is kept, as hashes.
+  // The merged identity does not find it afterwards, since only the submitted names are kept, as hashes.
   assert.deepEqual((await requestsOf({ identity: ada })).deletions, []);
 });

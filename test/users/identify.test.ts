@@ -19,7 +19,7 @@ import {
 import { sharedSluice } from '../support/sluice.js';
 
 const sluice = await sharedSluice();
-/** The users of `orders` are all read. */
+/** A test reads all users of `orders`. */
 const [strict = '', lenient = '', allowing = '', orders = '', bad = '', strangers = ''] =
   await createEnvironments(sluice, [
     [],
@@ -168,7 +168,7 @@ test('merges many user_ids into one identity, and keeps strangers apart', async 
     { identity: '2304', user_ids: [], email: '', properties: {} },
   ]);
 
-  // Of as many as anybody may identify, a look-up reads the first ones. The user of another identity is none of them.
+  // Anybody may identify any number of user_ids, so a look-up reads only the first ones. The user of another identity is not among them.
   await identifyOk(strict, '1', 'many-bob');
   await identifyOk(strict, '1', 'many-ada');
   await untilStored(sluice);

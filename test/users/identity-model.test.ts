@@ -133,7 +133,7 @@ test('users, merges, properties and events are what a model of the requests says
   }
 });
 
-/** Sends a request, which must be accepted, and tells the model. */
+/** Sends a request, which must be accepted, and carries it out in the model. */
 async function send(run: number, position: number, request: Request, model: IdentityModel): Promise<void> {
   const baseUrl = sluice.api[(run + position) % sluice.api.length]?.baseUrl ?? '';
   const app_id = appIds[request.environment];

@@ -78,7 +78,7 @@ async function readAll(identity: string): Promise<TimeLine[]> {
 
 test('the events of a user come once each, from the latest, whether they are new, some days or years old', async () => {
   const identity = 'ada@example.com';
-  // Of the future, of a few days, many at one moment just before these days, and of long ago.
+  // The events are of the future, of a few days, of one moment just before these days, and of long ago.
   const times = [
     'now64(3) + toIntervalDay(1)',
     'now64(3) - toIntervalMinute(number)',
@@ -115,7 +115,7 @@ test('a page of a large user reads the last days only, and who looks like them i
   assert.ok(forUser < rows / 2, `${forUser} rows read for the user`);
 
   await insert('9_000_000 + number', `'Large@Example.com'`, 'now64(3)', 1);
-  // What is found within a second is the answer, so a busy machine may find less.
+  // Only users that are found within a second are in the answer, so a busy machine may find fewer.
   const untilFound = (identity: string, expected: readonly string[]) =>
     until(
       async () => isDeepStrictEqual(await findSimilar(client, [appId], identity), expected),

@@ -254,7 +254,7 @@ test('fills the e-mail column from the key email only, with its latest value', a
 
 test('keeps the last accepted value of each key, over many requests', async () => {
   await addOk(strict, 'latest', { plan: 'free', city: 'Bern', seats: 1 });
-  // So many that they need more than one segment.
+  // Enough requests for more than one segment.
   for (let number = 1; number <= 25; number += 1) {
     await addOk(strict, 'latest', { plan: `plan ${number}` });
     if (number % 8 === 0) await untilStored(sluice);
