@@ -1,4 +1,4 @@
-// What an account's administrators can make grow has a bound, which leaves room for other accounts: on a real Redis.
+// Everything that an account's administrators can make grow has a bound, which leaves room for other accounts. On a real Redis.
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -188,7 +188,7 @@ test('settings and keys of an account take no more than the bound says, and thos
     () => rotateApiKey(redis, appId, { overlapMs: 60_000 }),
     () => createWriteKey(redis, appId, 'one'),
   ];
-  // Shorter than any that is made.
+  // This key is shorter than any that the service makes.
   const short = { id: 'x', name: '', hash: 'x', created_at: '' };
   await registry.write({ [`api_key:${appId}`]: { app_id: appId, keys: [short] } });
   await withWords(administration.accountBytesMax);

@@ -58,7 +58,7 @@ import { startGatedStores } from '../support/stores.js';
 
 const database = 'deployment_test';
 const log = createLog('test', 'silent');
-/** With a gate before ClickHouse, to hold a load at a statement. */
+/** `gated`: a connection to ClickHouse through the gate, which can hold a load at a statement. */
 const stores = await startGatedStores(database);
 const { redis, clickhouse, gate, gated } = stores;
 
@@ -110,7 +110,7 @@ test('a process that reads the suppressions while they are loaded knows all of t
   await suppressNames(options, '7', [[name, '-']]);
   await publishSuppressionVersion(options);
   await mirrorSuppressions(redis, clickhouse);
-  // Redis is emptied after the reader has seen its epoch, and is half loaded when the reader goes on.
+  // Redis is emptied after the reader has seen its epoch, and is half loaded when the reader continues.
   let held: Awaited<ReturnType<typeof loadHeldAt>> | undefined;
   const stalled = new Proxy(redis, {
     get: (target, property) =>
@@ -181,7 +181,7 @@ test('a restore waits for inserts that run, so that the next fence lies above wh
   await load();
   const number = '1900000000000000';
   const row = `SELECT '', generateUUIDv4(), '', NULL, '', '', now64(3), map(), 0, ${number}, 0, now64(3)`;
-  // A machine that pauses for as long as this takes sees it ended.
+  // If the machine pauses for as long as the insert takes, the insert has ended.
   let hasEnded = false;
   const insert = clickhouse
     .command({
@@ -330,7 +330,7 @@ test('a first start that was interrupted before the epoch is finished by the nex
   assert.equal((await load()).how, 'found');
 });
 
-test('no new deployment is created while the second copy cannot be read whole, and the old one comes back then', async () => {
+test('no new deployment is created while the second copy cannot be read whole, and the old one comes back once it can', async () => {
   const { deployment } = await load();
   await redis.flushall();
   for (const share of [0, 0.5, 0.9]) {
@@ -345,7 +345,7 @@ test('no new deployment is created while the second copy cannot be read whole, a
   assert.deepEqual(await loadAll(0, { clickhouse: gated }), { how: 'restored', deployment });
 });
 
-/** What is decided by something that Redis does not have. */
+/** Decisions for which something must be missing in Redis. */
 const absences: Readonly<Record<string, () => Promise<unknown>>> = {
   'a deletion request': () => readDeletion(redis, 'none'),
   'an export': () => readExport(redis, 'none'),
@@ -444,7 +444,7 @@ test('a shard that is emptied again while it is loaded takes none of the earlier
   assert.equal(await redis.hexists(shardKeys.state(0), 'loading'), 0);
 });
 
-/** What a restore asks of ClickHouse, in this order. */
+/** The queries of a restore to ClickHouse, in their order. */
 const asked = ['FROM registry', 'max(segment)', 'FROM deletion_requests GROUP BY', 'FROM deletion_targets'];
 
 for (const text of asked) {
@@ -462,7 +462,7 @@ for (const text of asked) {
   test(`a restore that stalled while it asked ${text} changes nothing that another restore has loaded since`, async () => {
     await emptyWithRequests();
     const { ended } = await loadHeldAt(text);
-    // The right to load of a process that is paused expires.
+    // The lock of a paused process expires.
     await redis.del(registryKeys.loading);
     assert.equal((await loadAll(0)).how, 'restored');
     const account = await findDemoAccount(redis);
@@ -504,7 +504,7 @@ test('a restore that was killed holds up the next one for its lifetime at most, 
   await assertRestored();
 });
 
-test('what a killed restore loaded is removed if ClickHouse no longer has it', async () => {
+test('data that a killed restore loaded is removed if ClickHouse no longer has it', async () => {
   await emptyWithRequests();
   await addPending(redis, ['an account complete']);
   await redis.hset(registryKeys.documents, 'api_key:revoked', '{}');
@@ -558,9 +558,9 @@ test('a restore queries ClickHouse and Redis no more often for thousands of requ
     const many = await restore(12_000, 3_000);
     const ms = performance.now() - startedMs;
     console.log(few, many, `${Math.round(ms)} ms`);
-    // To replace a shard's existing constraint takes a statement of its own.
+    // Replacing a shard's existing constraint takes its own statement.
     assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
-    // A load on a slow machine renews its right more often.
+    // On a slow machine a load renews its lock more often.
     const renewals = Math.ceil(ms / stateLoads.renewEveryMs);
     assert.ok(many.sent <= few.sent + 60 + renewals, JSON.stringify({ few, many, renewals }));
   } finally {
@@ -688,7 +688,7 @@ test('a loaded shard continues its count of stored records, which shows what a s
         VALUES ('registry', ${number}, 0, 0), ('0', ${number}, ${storedTo}, ${records})`,
     });
   const missing = async () => (await showState(context)).missing.map(({ records }) => records);
-  // The older row stays beside the newer one, as before a merge.
+  // Without merges the older row stays beside the newer one.
   await clickhouse.command({ query: 'SYSTEM STOP MERGES witness' });
   try {
     await seenBy(9000, 6400, 100);
@@ -751,7 +751,7 @@ test('every change reaches ClickHouse, also one made while another is copied', a
 test('a loaded registry has a higher version than the lost one, also if the clock of the loading process is slow', async (t) => {
   await load();
   await mirrorRegistry(redis, clickhouse);
-  // Further from the copy than the versions that a load skips.
+  // The change is made later after the copy than the span of versions that a load skips.
   const skippedMs = Number(stateLoads.lostVersionsMax) / 1_000;
   await pause(skippedMs + 200);
   await createAccount(redis, 'lost', ['Main Production']);
@@ -880,7 +880,7 @@ test('an API process sees a new environment at once and a changed one within a s
       await until(() => environments.get(appId)?.limits.track?.max === max, 'the change is seen');
       seenMs.push(performance.now() - startedMs);
     }
-    // A machine that pauses delays some changes, but not the quickest one.
+    // A machine that pauses delays some changes, but rarely all, so the quickest one counts.
     assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
     assert.equal(environments.isLoaded(), true);
     await redis.flushall();

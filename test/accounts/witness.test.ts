@@ -1,4 +1,4 @@
-// How often processes compare the stores while ClickHouse is slow: what they ask must not keep it slow.
+// How often processes compare the stores while ClickHouse is slow: their queries must not keep it slow.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

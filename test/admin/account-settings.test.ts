@@ -37,14 +37,14 @@ test('a deletion begins once another person has submitted the same list, in any 
     [proposed.status, proposed.body.status, proposed.body.users],
     [202, 'awaits_confirmation', 2],
   );
-  // Whoever proposed it does not confirm it.
+  // The person who proposed it cannot confirm it.
   assert.equal((await submit(first, [bob, ada])).status, 202);
   const waiting = await list(second);
   assert.deepEqual(
     waiting.map(({ proposed_by, users, suppress }) => [proposed_by, users, suppress]),
     [['first@example.com', 2, false]],
   );
-  // Another list, or another wish, confirms nothing.
+  // Another list, or the same one with suppression, confirms nothing.
   for (const [users, more] of [
     [[ada, { identity: 'carl' }], {}],
     [[ada, bob], { suppress: true }],
@@ -62,7 +62,7 @@ test('a deletion begins once another person has submitted the same list, in any 
     ['second@example.com', 'first@example.com'],
   );
   assert.equal((await list()).length, 2);
-  // What was confirmed has to be proposed anew.
+  // After the confirmation the list has to be proposed anew.
   assert.equal((await submit(second, [ada, bob])).status, 202);
 });
 
@@ -86,7 +86,7 @@ test('a proposal keeps no name, ends by itself, and is withdrawn by anybody who 
       [];
     await redis.hset(key, field, JSON.stringify({ ...JSON.parse(text), ends_at: new Date(0).toISOString() }));
   });
-  assert.equal((await submit(second, users)).status, 202, 'what has ended is confirmed by nobody');
+  assert.equal((await submit(second, users)).status, 202, 'an expired proposal is not confirmed');
   const url = `/accounts/${own.accountId}/deletion_proposals`;
   const [mine] = (await list()).filter(({ proposed_by }) => proposed_by === 'second@example.com');
   assert.equal((await first.ask('DELETE', `${url}/${mine?.proposal_id}`)).status, 200);
@@ -160,7 +160,7 @@ test('a person whose account requires a second factor sees nothing until they ha
     const { status, body: said } = await administrator.ask(method, path, body);
     assert.deepEqual([status, said.second_factor], [403, 'required'], `${method} ${path}`);
   }
-  // So do people who were there before, and not those of other accounts.
+  // The same holds for people who had signed in before, but not for those of other accounts.
   assert.equal((await stranger.ask('GET', `${url}/cases`)).status, 403);
   assert.equal((await first.ask('GET', `/accounts/${own.accountId}/cases`)).status, 200);
   const { secret } = (await administrator.ask('POST', '/second_factor')).body;

@@ -51,7 +51,7 @@ test('answers wrong tokens late, counts and logs them, and never lets the right 
   const before = await refused();
   let tries = 0;
   let isFirst = false;
-  // Answers that stand still for as long as the wrong ones wait tell nothing: they are asked for again.
+  // If the machine pauses for as long as wrong tokens wait, the order of the answers shows nothing, and all are sent again.
   for (; tries < 5 && !isFirst; tries += 1) {
     const startedAt = performance.now();
     const wrong = Array.from({ length: 60 }, async (_, number) => {
@@ -147,7 +147,7 @@ test('does over HTTP what the command line does', async () => {
   );
 });
 
-test('takes the name of an event up to its greatest length, also where a URL would be too long', async () => {
+test('accepts the name of an event up to its greatest length, even where a URL would be too long', async () => {
   const of = `/environments/${sluice.appId}`;
   const longest = '事'.repeat(lengths.eventMax);
   const sent = { app_id: sluice.appId, identity: 'ada', event: longest, properties: { size: 1 } };
@@ -208,7 +208,7 @@ test('sets a limit from the command line only if everything after its name is it
   assert.deepEqual(await limitsOf(), before);
 });
 
-test('takes a whole number as the length of a list, and refuses anything else', async () => {
+test('accepts a whole number as the length of a list, and refuses anything else', async () => {
   for (const limit of ['abc', '0', '-1', '1.5', '']) {
     for (const list of ['failed', 'deletions']) {
       await assert.rejects(
@@ -274,7 +274,7 @@ test('shows an API key at its creation only', async () => {
   assert.equal((await ask('GET', path)).body.created_at, null);
 });
 
-test('takes names that begin with two dashes, which are options only on a command line', async () => {
+test('accepts names that begin with two dashes, which are options only on a command line', async () => {
   const { status, body } = await ask('POST', '/accounts', {
     name: '--environment',
     environments: ['--main'],

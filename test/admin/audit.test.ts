@@ -75,7 +75,7 @@ test('names who did what to which account, environment and key, and holds no sec
       if (api_key !== undefined) secrets.push(api_key);
       keyIds.push(id ?? '');
     }
-    // These change nothing.
+    // These commands change nothing.
     await sluice.admin('accounts', 'list');
     await sluice.admin('keys', 'show', appId);
     await sluice.admin('deletions', 'list');
@@ -126,7 +126,7 @@ test('names the token and the address of an administrator over HTTP, and is read
   );
   assert.deepEqual((await administer<AuditEntry[]>(sluice, 'GET', '/audit'))[0], entry);
   assert.equal(((await sluice.admin('audit', 'list', '--limit', '1')) as unknown[]).length, 1);
-  // Page by page, each action is there once, in the same order.
+  // Read page by page, each action is there once, in the same order.
   const all = (await sluice.admin('audit', 'list')) as AuditEntry[];
   assert.ok(all.length > 3);
   const pageAfter = ({ at, id }: AuditEntry) =>
@@ -258,7 +258,7 @@ test('the lines of one account never keep out those of others', async () => {
   const statuses: number[] = [];
   for (let n = 0; n < 8; n += 1)
     statuses.push((await submit(sluice, token, [{ identity: `of-one-${n}@example.com` }])).status);
-  // Each leaves two lines, and they take no more than is left.
+  // Each deletion leaves two lines, and the account's lines take no more room than is left for them.
   assert.deepEqual(statuses, [201, 201, 201, 201, 201, 503, 503, 503]);
   await sluice.admin('accounts', 'create', 'Of others', '--environment', 'Main');
   await redis.eval(
@@ -269,7 +269,7 @@ test('the lines of one account never keep out those of others', async () => {
   );
   for (const worker of sluice.workers) worker.sigcont();
   await untilNoLineWaits();
-  assert.equal(await redis.exists(registryKeys.auditByAccount), 0, 'what was copied counts no more');
+  assert.equal(await redis.exists(registryKeys.auditByAccount), 0, 'copied lines no longer count');
 });
 
 test("the service's own user can neither change nor remove a line", async () => {
@@ -291,7 +291,7 @@ test("the service's own user can neither change nor remove a line", async () => 
 });
 
 test('no change survives a lost Redis without its line, and the restore has its own line', async () => {
-  // Nobody but the command itself moves the lines.
+  // The workers are stopped, so only the command itself moves the lines.
   for (const worker of sluice.workers) worker.sigstop();
   await sluice.admin('accounts', 'create', 'Before the loss', '--environment', 'Main');
   await redis.flushall();

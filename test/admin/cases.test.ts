@@ -1,4 +1,4 @@
-// Cases, which are what their lines in the audit log say, and the filters of the log.
+// Cases, which consist of their lines in the audit log, and the filters of the log.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -112,7 +112,7 @@ test('a case says what was done in it, its lines are found with those of its req
   );
   await ok(officer, 'POST', account('user_suppression'), { users, suppress: true, case_id });
   await ok(second, 'POST', account('user_deletion'), { users, case_id });
-  // Without the case.
+  // This deletion does not belong to the case.
   await ok(second, 'POST', account('user_deletion'), { users });
   const { done } = await ok<Case>(officer, 'GET', url(`/${case_id}`));
   assert.deepEqual(done, { preview_deletion: 1, submit_deletion: 1, submit_export: 1, suppress_users: 1 });
@@ -168,7 +168,7 @@ test('another account sees nothing of a case, and works in none of them', async 
     await refused(stranger, 'PATCH', `${foreign}/${case_id}`, { state: 'closed' }),
     /there is no case/,
   );
-  // But for what they tried themselves.
+  // The stranger sees only the line of their own attempt.
   assert.deepEqual(
     (await audit(`case_id=${case_id}`, stranger)).map(({ account_id, outcome }) => [account_id, outcome]),
     [[other.accountId, 'refused']],

@@ -1,4 +1,4 @@
-// The command line of administrators: words are read by the lines of the usage. And what every definition of a command must have.
+// The command line of administrators, which reads words by the lines of the usage, and what every definition of a command must have.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -31,7 +31,7 @@ test('reads options, lists, pairs, flags and positional parameters by the usage 
     [['accounts', 'callback', '1'], 'showCallback', { account_id: '1' }],
     [['accounts', 'callback', '1', '--url', 'u'], 'setCallback', { account_id: '1', url: 'u' }],
     [['accounts', 'callback', '1', '--none'], 'removeCallback', { account_id: '1' }],
-    // Where there are no options, a name may begin as one.
+    // A command without options accepts a name that begins like one.
     [['environments', 'add', '1', '--x'], 'addEnvironment', { account_id: '1', name: '--x' }],
     [
       [

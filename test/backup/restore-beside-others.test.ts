@@ -1,5 +1,5 @@
 // What else may happen while a backup is made or restored: another process does the same, a start, a worker that indexes keys, an
-// answer that is lost, a statement that arrives late. Tables may be larger than ClickHouse drops unless it is told to.
+// answer that is lost, a statement that arrives late. Tables may be larger than ClickHouse drops by default.
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before } from 'node:test';

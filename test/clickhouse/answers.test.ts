@@ -76,7 +76,7 @@ for (const [name, read] of Object.entries(readers)) {
       return body;
     });
     assert.deepEqual(await read(gated), answers[name]);
-    // Without its last line feed an array of rows is whole.
+    // An array of rows is complete even without its last line feed.
     for (let bytes = 0; bytes < length - 1; bytes++) {
       gate.change(asked, ({ body }) => body.subarray(0, bytes));
       await assert.rejects(read(gated), AnswerCutOff, `${bytes} of ${length} bytes`);
@@ -132,7 +132,7 @@ test('statements without an answer reject when they fail', async () => {
 
 const appId = '1000000001';
 
-/** What is decided by the absence of rows, each with an answer that is true while ClickHouse's answers arrive whole. */
+/** Decisions that follow from the absence of rows. Each is right while ClickHouse's answers arrive whole. */
 const decisions: Readonly<
   Record<string, (client: ClickHouseClient, tables: RoundTables) => Promise<unknown>>
 > = {
@@ -169,7 +169,7 @@ test('nothing is decided by the absence of rows while answers are cut off', asyn
     for (const share of [0, 0.5, 0.9]) {
       gate.change(
         () => true,
-        // Without its last line feed an array is whole.
+        // An array is complete even without its last line feed.
         ({ body }) => body.subarray(0, Math.min(share * body.length, body.length - 2)),
       );
       await assert.rejects(decide(gated, tables), AnswerCutOff, `${what}, ${share} of its answer`);

@@ -21,7 +21,7 @@ const lines = async (sql: string) => (await server.query(sql)).split('\n').filte
 const definitions = () =>
   server.query("SELECT name, create_table_query FROM system.tables WHERE database = 'sluice' ORDER BY name");
 
-/** The file of a definition; of the database itself without a name. */
+/** The file of a table's definition; without a name, that of the database. */
 const fileOf = (table?: string) =>
   join(server.dir, 'clickhouse', 'metadata', table === undefined ? 'sluice.sql' : `sluice/${table}.sql`);
 

@@ -46,8 +46,8 @@ describe('the process', { concurrency: true }, () => {
       const reply = ask(own, { parameters: { query_id: 'ends' }, body }).finally(() => {
         isAnswered = true;
       });
-      // On a machine that pauses for so long it has ended, and the stop has nothing to wait for.
-      await until(async () => isAnswered || (await running(own, 'ends')) === 1, 'it runs');
+      // If the machine pauses for longer, the statement has ended, and the stop need not wait.
+      await until(async () => isAnswered || (await running(own, 'ends')) === 1, 'the statement runs');
       const [{ status, body: answer }, exit] = await Promise.all([reply, own.sigterm(120_000)]);
       assert.deepEqual([status, answer], [200, '0\n']);
       assert.deepEqual(exit, { code: 0, signal: null });
@@ -151,7 +151,7 @@ describe('the process', { concurrency: true }, () => {
       await own.query('ALTER TABLE default.t MODIFY COLUMN s String CODEC(ZSTD(19))');
       const merge = own.query('OPTIMIZE TABLE default.t FINAL').catch((error: Error) => error);
       const progress = () => own.query('SELECT sum(progress) FROM system.merges');
-      await until(async () => Number(await progress()) > 0, 'it merges');
+      await until(async () => Number(await progress()) > 0, 'the merge runs');
       disk.fill();
       assert.ok((await merge) instanceof Error, 'a merge without room is not confirmed');
       await untilEnded();
@@ -194,7 +194,7 @@ describe('the process', { concurrency: true }, () => {
           await own.query(`INSERT INTO default.${table} VALUES (1, '')`);
       }
       const fill = async () => {
-        // A bound, so that a disk without these settings ends the test too.
+        // The number is bounded, so that the test also ends on a disk without these settings.
         for (let inserts = 0; inserts < 100; inserts += 1)
           await own.query('INSERT INTO default.a SELECT number, randomString(100) FROM numbers(50000)');
       };
@@ -243,7 +243,7 @@ describe('the process', { concurrency: true }, () => {
           'ignore',
           'KILL',
         );
-        // At moments of its start that nothing outside can see.
+        // The kills come at moments of the start that nothing outside can see.
         setTimeout(() => child.kill('SIGKILL'), afterMs);
         await once(child, 'exit');
       }

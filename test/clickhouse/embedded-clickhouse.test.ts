@@ -99,7 +99,7 @@ describe('a program', () => {
   });
 
   test('names its query, sees it running, and ends it', async () => {
-    // An answer that has begun has its error at its end.
+    // Without this setting an answer that has begun has its error at its end.
     const parameters = { query_id: 'my query', wait_end_of_query: '1' };
     const slow = ask(server, { parameters, body: longStatement });
     await until(async () => (await running(server, 'my query')) === 1, 'the query runs');
@@ -161,7 +161,7 @@ describe('a program', () => {
     const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
     await until(() => response.readableLength > 0, 'the result begins');
     const memoryBefore = memoryKiB();
-    // Other statements go on. The large one cannot, since nobody reads what it writes.
+    // Other statements continue, but the large one cannot, since nobody reads what it writes.
     for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
     let bytes = 0;
     let grownKiB = 0;
@@ -272,7 +272,7 @@ describe('the process', () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  test('refuses a query that wants too much memory, and goes on', async () => {
+  test('refuses a query that wants too much memory, and continues', async () => {
     const body = 'SELECT groupArray(number) FROM numbers(2000000000)';
     const { exceptionCode } = await ask(server, { as: server.reader, body });
     assert.equal(exceptionCode, '241');

@@ -58,7 +58,7 @@ before(async () => {
   await untilStored(sluice);
 });
 
-/** What each query says, by the first words of its comment. */
+/** The answer of each query, by the first words of its comment. */
 const answers: Readonly<Record<string, readonly (readonly unknown[])[]>> = {
   'Daily active users': [
     [day(monday), 2],

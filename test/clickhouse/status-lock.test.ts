@@ -23,7 +23,7 @@ test('a lock is found by its file, not by a file with the same number on another
   const [held = '', free = ''] = disks.map(({ dir }) => join(dir, 'status'));
   for (const file of [held, free]) writeFileSync(file, '');
   assert.equal(statSync(held).ino, statSync(free).ino);
-  // It waits for the lock: each look below takes it for a moment.
+  // flock waits for the lock, since each check below takes it for a moment.
   const program = { command: 'flock', args: [held, 'sleep', '60'], env: process.env };
   const { pid = 0 } = launch(program, 'ignore', 'KILL');
   try {

@@ -51,13 +51,13 @@ async function growing(query: (sql: string) => Promise<string>): Promise<string[
 
 test('a freshly installed server has logs that grow without end', async () => {
   const { query } = await start({});
-  // Each is made when it is first written.
+  // The server makes each table when it first writes to it.
   await until(async () => {
     const names = await growing(query);
     for (const name of ['query_log', 'metric_log', 'error_log', 'query_metric_log', 'trace_log'])
       assert.ok(names.includes(name), `${name} is among ${names.join(', ')}`);
     return true;
-  }, 'it has them all');
+  }, 'the server has all of them');
 });
 
 test('with sluice.xml it starts, has no such logs, and makes backups only on their disk', async () => {
@@ -72,7 +72,7 @@ test('with sluice.xml it starts, has no such logs, and makes backups only on the
     assert.equal(await query(`SELECT count() > 0 FROM system.${log}`), '1', log);
 });
 
-/** Statements that fail, each for its data, or hold data. */
+/** Runs statements that fail for their data, or contain data. */
 async function failFor(name: string, { ask, query, server }: Awaited<ReturnType<typeof start>>) {
   await query('CREATE TABLE seen (identity String, time DateTime) ENGINE = MergeTree ORDER BY identity');
   await query(`INSERT INTO seen VALUES ('${name}', now())`);
@@ -87,7 +87,7 @@ async function failFor(name: string, { ask, query, server }: Awaited<ReturnType<
   await query('SYSTEM FLUSH LOGS');
 }
 
-/** Its logs, in the file and in tables, that hold a text: not one of hexadecimal digits alone, which an id may hold too. */
+/** The server's logs, in the file and in tables, that contain a text. The text needs more than hexadecimal digits, since ids have those. */
 async function logsWith(text: string, file: string, query: (sql: string) => Promise<string>) {
   const tables = await query(
     "SELECT name FROM system.tables WHERE database = 'system' AND name LIKE '%\\_log'",
@@ -95,7 +95,7 @@ async function logsWith(text: string, file: string, query: (sql: string) => Prom
   const found = readFileSync(file, 'utf8').includes(text) ? ['file'] : [];
   for (const table of tables.split('\n').filter((name) => name !== '')) {
     const rows = `SELECT toString(tuple(*)) AS row FROM system.${table}`;
-    // The question itself is logged too.
+    // This query itself is logged too.
     const held = `row LIKE '%${text}%' AND row NOT LIKE '%row LIKE%'`;
     if ((await query(`SELECT count() > 0 FROM (${rows}) WHERE ${held}`)) === '1') found.push(table);
   }
@@ -128,7 +128,7 @@ test('a freshly installed server writes users into its logs, and one with sluice
   const configured = await start({ 'sluice.xml': toFile });
   await failFor('zoltan', configured);
   assert.deepEqual(await logsWith('zoltan', file, configured.query), []);
-  assert.match(readFileSync(file, 'utf8'), /<(Warning|Error)>/, 'it tells of other faults');
+  assert.match(readFileSync(file, 'utf8'), /<(Warning|Error)>/, 'the file has other faults');
   assert.equal(existsSync(configured.server.errorLog), false);
 });
 

@@ -36,7 +36,7 @@ function assertOpen(reply: RawReply): void {
 const message = () => JSON.stringify(request(sluice.appId, [event()]));
 
 describe('POST /api/collect', () => {
-  test('answers a preflight 204, for POST with JSON and gzip, to be remembered', async () => {
+  test('answers a preflight 204, for POST with JSON and gzip, and lets browsers remember it', async () => {
     const reply = await ask('OPTIONS /api/collect', preflight);
     assert.equal(reply.status, 204);
     assertOpen(reply);
@@ -76,7 +76,7 @@ describe('POST /api/collect', () => {
     'Content-Type: application/json',
     'X-None: 1',
   ]) {
-    test(`takes what a page sends with ${type}, and ignores its cookies`, async () => {
+    test(`accepts what a page sends with ${type}, and ignores its cookies`, async () => {
       const reply = await ask('POST /api/collect', [type], message());
       assert.equal(reply.status, 200, reply.body);
       assertOpen(reply);

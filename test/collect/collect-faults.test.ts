@@ -72,7 +72,7 @@ async function assertStoredOnce(): Promise<void> {
 }
 
 test('answers unknown when the reply is lost after the commit, and repeat when the same request is sent again', async () => {
-  // Redis does not know the script of the commit before the first one.
+  // Makes Redis know the script: it would refuse the first call.
   await sendUntilAnswered(request(appIds[0] ?? '', [event()]));
   const body = request(appId, messages());
   proxy.dropReplies();
@@ -116,7 +116,7 @@ test('answers overloaded to a whole request while the backlog is full, and accep
     const filling = Array.from({ length: 400 }, () =>
       event({ user_id: '9', properties: { text: 'x'.repeat(1000) } }),
     );
-    // More than what remains, and one small message that would fit alone.
+    // Fills the backlog. The next request needs more than the rest of it, but has one small message that would fit alone.
     for (let i = 0; i < filling.length; i += 100) {
       const reply = await collect(sluice.baseUrl, request(appIds[0] ?? appId, filling.slice(i, i + 100)));
       assert.ok([200, 503].includes(reply.status), reply.text);

@@ -131,7 +131,7 @@ describe('the limits of the client library', () => {
     const calls = statuses.slice(40);
     assert.deepEqual(calls, [...Array(3).fill('stored'), ...Array(3).fill('limited'), 'stored', 'limited']);
 
-    // Five more fit. The events before the identification are limited as one group; the identification is not.
+    // Five more messages fit. The events before the identification are limited as one group; the identification is not.
     const other = await createEnvironment(
       sluice,
       '--limit',
@@ -171,14 +171,14 @@ describe('the bytes of an address', () => {
     const appId = await createEnvironment(sluice);
     const attacker = caller();
     const body = JSON.stringify(request(appId, [event({ properties: { a: 'x'.repeat(1_000) } })])).padEnd(
-      // Two of them leave so little that no pause of the machine lets a third one pass.
+      // Two of these leave so little that no pause of the machine lets a third one pass.
       500_000,
     );
     const statuses: number[] = [];
     for (let n = 0; n < 3; n += 1) statuses.push((await collect(sluice.baseUrl, body, attacker)).status);
     assert.deepEqual(statuses, [200, 200, 429]);
     const nonsense = await collect(sluice.baseUrl, '['.repeat(500_000), attacker);
-    assert.equal(nonsense.status, 429, 'it is not even looked at');
+    assert.equal(nonsense.status, 429, 'the body is not even parsed');
     assert.equal(nonsense.json.err?.code, 'rate_limited');
     const seconds = Number(nonsense.headers.get('retry-after'));
     assert.ok(seconds >= 1 && seconds <= 60, `${seconds}`);
@@ -191,10 +191,10 @@ describe('the bytes of an address', () => {
     assert.equal((await collect(sluice.baseUrl, fits, attacker)).status, 200, 'what is left can be used');
   });
 
-  test('count after inflating at the endpoints of servers, except with a key, and small ones do not', async () => {
+  test('count after inflation at the endpoints of servers, except with a key, and those of small bodies do not', async () => {
     const appId = await createEnvironment(sluice);
     const { write_key: key } = (await sluice.admin('write-keys', 'create', appId)) as { write_key: string };
-    // The API processes that know an environment which is made later know the key.
+    // An API process that knows an environment which is created later knows the key too.
     await createEnvironment(sluice);
     const noise = randomBytes(60_000).toString('base64');
     const bomb = gzipSync(`["${noise}${' '.repeat(9_000_000)}`);

@@ -346,7 +346,7 @@ describe('a request as a whole', () => {
   ];
 
   for (const { name, body, code, field, headers } of wholes) {
-    test(`with ${name} is ${code === undefined ? 'taken' : `answered ${outcomes[code].status} ${code}`}`, async () => {
+    test(`with ${name} is ${code === undefined ? 'accepted' : `answered ${outcomes[code].status} ${code}`}`, async () => {
       const reply: CollectReply = await collect(sluice.baseUrl, body(), headers);
       if (code === undefined) {
         assert.equal(reply.status, 200, reply.text.slice(0, 300));
@@ -368,7 +368,7 @@ describe('a request as a whole', () => {
     'text/plain;charset=UTF-8',
     '',
   ]) {
-    test(`of the type "${type}" is taken`, async () => {
+    test(`of the type "${type}" is accepted`, async () => {
       const reply = await collect(sluice.baseUrl, valid(), { 'content-type': type });
       assert.equal(reply.status, 200, reply.text);
     });

@@ -725,12 +725,12 @@ describe('the console', { skip }, () => {
     await row.getByText('1 property').click();
     await row.getByRole('definition').filter({ hasText: hostile }).waitFor();
     await page.getByRole('button', { name: 'Pause' }).click();
-    const told = page.getByText(/ arrived, \d+ shown\.$/);
-    const before = await told.textContent();
+    const counter = page.getByText(/ arrived, \d+ shown\.$/);
+    const before = await counter.textContent();
     await page.getByRole('button', { name: 'Go on' }).click();
     const looked = looks;
     await until(() => looks >= looked + 2, 'two looks after the pause');
-    assert.deepEqual([await told.textContent(), await row.count()], [before, 1], 'nothing is shown twice');
+    assert.deepEqual([await counter.textContent(), await row.count()], [before, 1], 'nothing is shown twice');
     assert.deepEqual(faults, []);
     const places = await page.evaluate(
       `(async () => {

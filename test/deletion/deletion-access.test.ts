@@ -185,9 +185,9 @@ test('answers a submission and its status exactly as documented', async () => {
   });
   const status = await readStatus(sluice, token, String(requestId));
   assert.equal(status.status, 200);
-  const { submitted_at: submittedAt, ...told } = parse(status);
+  const { submitted_at: submittedAt, ...shown } = parse(status);
   assert.match(String(submittedAt), /^\d{4}-\d\d-\d\dT/);
-  assert.deepEqual(told, {
+  assert.deepEqual(shown, {
     deletion_request_id: requestId,
     status: 'pending',
     state: 'submitted',

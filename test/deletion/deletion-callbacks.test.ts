@@ -561,11 +561,11 @@ describe('a complete deletion', () => {
       /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(request.headers['sluice-signature'])) ?? [];
     assert.equal(signature, createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex'));
     assert.ok(Math.abs(Number(seconds) - Date.now() / 1_000) < 60);
-    const { callback: _, ...told } = JSON.parse((await readStatus(sluice, token, requestId)).text) as Record<
+    const { callback: _, ...seen } = JSON.parse((await readStatus(sluice, token, requestId)).text) as Record<
       string,
       unknown
     >;
-    assert.deepEqual(JSON.parse(body), { type: 'deletion.complete', account_id: account.accountId, ...told });
+    assert.deepEqual(JSON.parse(body), { type: 'deletion.complete', account_id: account.accountId, ...seen });
     assertDocumentedCall(body);
     assert.ok(!body.includes('called for'));
   });

@@ -298,9 +298,9 @@ test('deletions whose targets are lost hold up no others, report the loss, and e
     assert.equal(status, 400, text);
   }
   assert.equal((await showDeletion(sluice, own)).state, 'complete', 'a refusal changes nothing');
-  const told = await statusOf(first);
-  assert.deepEqual([told.status, told.state], ['pending', 'ended']);
-  assert.match(told.message ?? '', /an administrator ended this request; nothing was deleted/);
+  const answered = await statusOf(first);
+  assert.deepEqual([answered.status, answered.state], ['pending', 'ended']);
+  assert.match(answered.message ?? '', /an administrator ended this request; nothing was deleted/);
   assert.equal(await readMetric('sluice_deletions_pending{state="targets_lost"}'), lost.length - 2);
 
   for (const requestId of [first, second]) {
@@ -465,13 +465,13 @@ test('a request that was reported complete stays complete when Redis is emptied 
     const requestId = await submitAccepted(sluice, token, prepared.history.users);
     await until(() => !killed.running, { deadlineMs: 180_000, what: 'the worker has completed it' });
     const statusOf = async () => JSON.parse((await readStatus(sluice, token, requestId)).text) as object;
-    const told = (await statusOf()) as { status: string; rows_deleted: number };
+    const answered = (await statusOf()) as { status: string; rows_deleted: number };
     const rows = Object.values(prepared.history.found).reduce((sum, count) => sum + count, 0);
-    assert.deepEqual([told.status, told.rows_deleted], ['complete', rows]);
+    assert.deepEqual([answered.status, answered.rows_deleted], ['complete', rows]);
     await withRedis(sluice, (redis) => redis.flushall());
     await restoreState(sluice);
     token = await getToken(sluice, account);
-    assert.deepEqual(await statusOf(), told);
+    assert.deepEqual(await statusOf(), answered);
   } finally {
     survivor.sigcont();
   }

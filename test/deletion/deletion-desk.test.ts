@@ -62,9 +62,9 @@ test('a status counts the users that were named and found, and the rows of whole
     hidden_at: hidden,
     completed_at: completed,
     evidence_until: kept,
-    ...told
+    ...answered
   } = parse(await readStatus(sluice, token, requestId));
-  assert.deepEqual(told, {
+  assert.deepEqual(answered, {
     deletion_request_id: requestId,
     status: 'complete',
     users: 6,
@@ -221,7 +221,7 @@ test('a request is found by its reference however many came after it, and later 
     try {
       const first = await list();
       assert.deepEqual(first.ids, ids);
-      assert.deepEqual(await list(`&cursor=${first.cursor}`), { ids: [], cursor: undefined }, 'told once');
+      assert.deepEqual(await list(`&cursor=${first.cursor}`), { ids: [], cursor: undefined }, 'listed once');
       await redis.del(key);
       const since = await list(`&cursor=${first.cursor}`);
       assert.deepEqual(since, { ids: [], cursor: undefined }, 'once, although the reference has ended');

@@ -269,10 +269,10 @@ test('a dry run finds what a deletion then deletes, even records that are not st
   const isStillThere = (await dumpTables(sluice)).get('stored_events')?.length;
   assert.ok(Number(isStillThere) >= Number(stored.get('stored_events')?.length), 'nothing was deleted');
   const requestId = await deleteNow(sluice, token, history.users);
-  const told = parse(await readStatus(sluice, token, requestId));
+  const status = parse(await readStatus(sluice, token, requestId));
   assert.deepEqual(
     [preview.dry_run, preview.users, preview.users_found, preview.rows],
-    [true, told.users, told.users_found, told.rows_deleted],
+    [true, status.users, status.users_found, status.rows_deleted],
   );
   assert.deepEqual(preview.found, (await showDeletion(sluice, requestId)).found);
   assert.deepEqual(preview.unclear, [], 'all three were found');
@@ -286,8 +286,8 @@ test('a dry run suppresses nobody, and is in the audit log without a name', asyn
   await sendEvents(sluice, main, 'stay', [{ identity }]);
   const users = [{ identity }, { identity: 'nobody' }];
   const reply = await submitWith(sluice, token, { users, dry_run: true, suppress: true });
-  const told = parse(reply);
-  assert.deepEqual([reply.status, told.dry_run, told.users_found], [200, true, 1], reply.text);
+  const preview = parse(reply);
+  assert.deepEqual([reply.status, preview.dry_run, preview.users_found], [200, true, 1], reply.text);
   assert.deepEqual(await lookUpAll(sluice.baseUrl, token, [{ identity }]), [false]);
   const lines = (await sluice.admin('audit', 'list', '--limit', '20')) as Record<string, unknown>[];
   const line = lines.find(({ action }) => action === 'preview_deletion');
@@ -451,11 +451,11 @@ test('a certificate is checked with the service and without, and nothing in it c
   const genuine = file('certificate.json', certified);
   const key = await readKey();
   const keyFile = file('key.json', JSON.stringify(key));
-  const told = (await sluice.admin('certificate', 'verify', genuine)) as Answer;
-  assert.deepEqual([told.genuine, told.key_id], [true, key.key_id]);
-  assert.deepEqual(await administer(sluice, 'POST', '/certificates/verify', JSON.parse(certified)), told);
+  const verdict = (await sluice.admin('certificate', 'verify', genuine)) as Answer;
+  assert.deepEqual([verdict.genuine, verdict.key_id], [true, key.key_id]);
+  assert.deepEqual(await administer(sluice, 'POST', '/certificates/verify', JSON.parse(certified)), verdict);
   const offline = await runOffline('certificate', 'verify', genuine, '--key', keyFile);
-  assert.deepEqual(offline, { code: 0, printed: told });
+  assert.deepEqual(offline, { code: 0, printed: verdict });
   const forged = file('forged.json', certified.replace('"rows_deleted":1', '"rows_deleted":2'));
   const refuted = await runOffline('certificate', 'verify', forged, '--key', file('key.pem', key.public_key));
   assert.deepEqual([refuted.code, refuted.printed.genuine], [1, false]);
@@ -500,7 +500,7 @@ test('a certificate is checked with the service and without, and nothing in it c
     assert.equal(verifyCertificate(text, publicKey).genuine, false, text.slice(0, 80));
   assert.ok(!(await verifyOverHttp(certified.replace('"rows_deleted":1', '"rows_deleted":1.0'))).genuine);
   assert.deepEqual(await verifyOverHttp(twice), { genuine: false, reason: 'it has a name twice' });
-  assert.deepEqual(await verifyOverHttp(JSON.stringify(document, null, 2)), told, 'blanks do not count');
+  assert.deepEqual(await verifyOverHttp(JSON.stringify(document, null, 2)), verdict, 'blanks do not count');
 });
 
 test('a number of a certificate counts only in the form in which it was signed', () => {

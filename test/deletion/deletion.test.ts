@@ -318,9 +318,9 @@ test('waits for records acknowledged before it, and does not reach records that 
   await sendIdentify(sluice, main, '8301', 'bystander');
   await sendEvents(sluice, main, 'stay', [{ identity: 'backlog' }, { user_id: '8301' }, { user_id: '8302' }]);
   for (let poll = 0; poll < 5; poll += 1) {
-    const { submitted_at, ...told } = JSON.parse((await readStatus(sluice, token, requestId)).text);
+    const { submitted_at, ...answered } = JSON.parse((await readStatus(sluice, token, requestId)).text);
     assert.ok(submitted_at);
-    assert.deepEqual(told, {
+    assert.deepEqual(answered, {
       deletion_request_id: requestId,
       status: 'pending',
       state: 'submitted',

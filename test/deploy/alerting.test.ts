@@ -50,13 +50,13 @@ async function firing(): Promise<string[]> {
   return alerts.map(({ metric }) => String(metric.alertname)).sort();
 }
 
-async function untilTold(name: string, status: 'firing' | 'resolved'): Promise<Posted> {
+async function untilPosted(name: string, status: 'firing' | 'resolved'): Promise<Posted> {
   return until(
     async () =>
       posted.find(
         (each) => each.status === status && each.alerts.some(({ labels }) => labels.alertname === name),
       ),
-    { deadlineMs: 180_000, what: `the receiver is told that ${name} is ${status}` },
+    { deadlineMs: 180_000, what: `Alertmanager posts that ${name} is ${status}` },
   );
 }
 
@@ -91,13 +91,13 @@ test('a healthy deployment raises no alert, and shows its figures', async () => 
 
 test('when all workers are gone, the alert fires, and resolves when they are back', async () => {
   await sluice.workers[0]?.kill9();
-  const told = await untilTold('SluiceNoWorker', 'firing');
-  assert.equal(told.receiver, 'now');
-  const alert = told.alerts.find(({ labels }) => labels.alertname === 'SluiceNoWorker');
+  const posting = await untilPosted('SluiceNoWorker', 'firing');
+  assert.equal(posting.receiver, 'now');
+  const alert = posting.alerts.find(({ labels }) => labels.alertname === 'SluiceNoWorker');
   assert.equal(alert?.labels.severity, 'critical');
   assert.equal(alert?.annotations.runbook, 'RUNBOOK.md#sluicenoworker');
   await sluice.workers[0]?.restart();
-  await untilTold('SluiceNoWorker', 'resolved');
+  await untilPosted('SluiceNoWorker', 'resolved');
 });
 
 test('while ClickHouse is away the metrics answer, without its disk', async () => {
@@ -114,12 +114,12 @@ test('while ClickHouse is away the metrics answer, without its disk', async () =
 
 test('when Redis is away, the alert about it fires, but no alert about the consequences', async () => {
   await sluice.redis.kill9();
-  await untilTold('SluiceStateMissing', 'firing');
-  // These would fire too without the rules of deploy/prometheus/alertmanager.yml.
+  await untilPosted('SluiceStateMissing', 'firing');
+  // Such alerts would fire too without the rules of deploy/prometheus/alertmanager.yml.
   const followed = posted.flatMap(({ alerts }) => alerts.map(({ labels }) => labels.alertname));
   assert.ok(!followed.includes('SluiceCommitsRepeated'));
   await sluice.redis.restart();
-  await untilTold('SluiceStateMissing', 'resolved');
+  await untilPosted('SluiceStateMissing', 'resolved');
 });
 
 test('an alert and readiness report a part that ClickHouse has set aside', async () => {
@@ -136,8 +136,8 @@ test('an alert and readiness report a part that ClickHouse has set aside', async
   await clickhouse.kill9();
   truncateSync(join(part, 'data.bin'), 10);
   await clickhouse.restart();
-  const told = await untilTold('SluicePartsSetAside', 'firing');
-  assert.equal(told.receiver, 'now');
+  const posting = await untilPosted('SluicePartsSetAside', 'firing');
+  assert.equal(posting.receiver, 'now');
   const { missing } = (await (await fetch(`${sluice.baseUrl}/health/ready`)).json()) as { missing: string[] };
   assert.deepEqual(missing, [
     'ClickHouse server 0 has set aside 1 part of its tables, and their rows are missing',

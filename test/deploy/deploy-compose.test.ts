@@ -19,7 +19,7 @@ const variables = {
 };
 const compose = readCompose(variables);
 const processes = ['migrate', 'state', 'api', 'worker'];
-/** What opens the console. */
+/** The variables that open the console. */
 const ofApi = ['ADMIN_TOKEN', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_ISSUER'];
 
 function service(name: string, { services }: ComposeFile = compose): ComposeService {

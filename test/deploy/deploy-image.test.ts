@@ -75,7 +75,7 @@ test('says what it is in the labels that registries read', () => {
   >;
   const label = (name: string) => image.labels[`org.opencontainers.image.${name}`];
   assert.deepEqual([label('title'), label('licenses')], ['Sluice', license]);
-  // Whoever builds it says of what.
+  // Whoever builds the image sets these.
   assert.deepEqual([label('version'), label('revision')], ['unknown', 'unknown']);
   assert.match(readDeployFile('Dockerfile'), new RegExp(`--build-arg VERSION=${version} `));
 });

@@ -46,7 +46,7 @@ const sent = [...shown, ...dashboard.annotations.list.map(({ expr }) => expr)].m
   expr.replaceAll('$__rate_interval', '1m'),
 );
 
-describe('Prometheus takes', () => {
+describe('Prometheus accepts', () => {
   const folder = deployPath('prometheus');
 
   test('the configurations and the rules', () => {

@@ -31,7 +31,7 @@ async function ask(port: number, ...command: readonly string[]): Promise<string>
   return (await promisify(execFile)('redis-cli', ['-p', String(port), ...command], { env })).stdout;
 }
 
-/** How the very first server is told so: on hosts of Compose by a variable, and in pods, which have names, by a file. */
+/** How the very first server learns that it is the first: a variable on hosts of Compose, a file in pods, which have names. */
 const ways = {
   addresses: { host: '127.0.0.1', first: async () => ({ FIRST: '1' }) },
   names: {
@@ -72,15 +72,15 @@ for (const [way, { host, first: tell }] of Object.entries(ways))
     };
     const [first = 0, second = 0] = ports;
     const primary = async () => {
-      const told = await ask(sentinelPorts[1] as number, 'sentinel', 'get-master-addr-by-name', 'sluice');
-      const [named, port] = told.split('\n');
+      const reply = await ask(sentinelPorts[1] as number, 'sentinel', 'get-master-addr-by-name', 'sluice');
+      const [named, port] = reply.split('\n');
       assert.equal(named, host);
       return Number(port);
     };
     const replicas = async (port: number) =>
       (await ask(port, 'info', 'replication').catch(() => '')).split('state=online').length - 1;
 
-    // Before there is any primary, nobody else becomes one.
+    // As long as there is no primary, no other server becomes one.
     await start('server', second);
     const begun = await start('server', first, await tell(join(root, String(first))));
     await until(
@@ -110,11 +110,11 @@ for (const [way, { host, first: tell }] of Object.entries(ways))
       await begun.kill9();
       rmSync(join(root, String(first)), { recursive: true });
       await start('server', first);
-      // An election that fails, as on a busy machine, is held again half a minute later.
+      // An election that fails, as on a busy machine, is repeated half a minute later.
       await until(async () => (await primary()) !== first, { deadlineMs: 180_000, what: 'another primary' });
       await until(async () => (await replicas(await primary())) === 2, {
         deadlineMs: 180_000,
-        what: 'it is back',
+        what: 'the first server is back',
       });
       assert.match(await ask(first, 'get', 'kept'), /^yes/);
     } finally {

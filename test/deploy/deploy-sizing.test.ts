@@ -1,4 +1,4 @@
-// What pages say of speed and size is what the bench published.
+// The figures of speed and size on pages are those that the bench published.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -78,7 +78,7 @@ for (const name of ['nginx', 'caddy'] as const) {
     const origin = () => String(proxies[name]?.origin);
     const event = (identity: string) => ({ app_id: sluice.appId, event: 'Seen', identity });
 
-    test('single events, compressed bulk loads and chunks are taken, many on one connection', async () => {
+    test('single events, compressed bulk loads and chunks are accepted, many on one connection', async () => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1, rejectUnauthorized: false });
       for (let at = 0; at < 20; at++) {
         const answer = await ask(origin(), 'POST', '/api/track', json(event(`${name}-${at}`)), {}, agent);
@@ -97,7 +97,7 @@ for (const name of ['nginx', 'caddy'] as const) {
       agent.destroy();
     });
 
-    test('a body of 15 MiB is taken, and what is too large is refused by Sluice or by the proxy', async () => {
+    test('a body of 15 MiB is accepted, and a larger one is refused by Sluice or by the proxy', async () => {
       const bulk = (bytes: number) =>
         json({
           app_id: sluice.appId,
@@ -114,7 +114,7 @@ for (const name of ['nginx', 'caddy'] as const) {
       assert.ok([413, 502].includes(cut.status), String(cut.status));
     });
 
-    test('cookies of 12 kB are taken, and what is too long is refused by Sluice', async () => {
+    test('cookies of 12 kB are accepted, and longer ones are refused by Sluice', async () => {
       const cookie = (bytes: number) => ({ cookie: `a=${'c'.repeat(bytes)}` });
       const taken = await ask(origin(), 'POST', '/api/track', json(event(`${name} cookies`)), cookie(12_000));
       assert.equal(taken.status, 200, taken.text);
@@ -139,13 +139,13 @@ for (const name of ['nginx', 'caddy'] as const) {
 
     test('callers are counted by their own addresses, despite forwarding headers that they send', async () => {
       const last = name === 'nginx' ? 10 : 20;
-      const attempt = (host: number, told: string) =>
+      const attempt = (host: number, claimed: string) =>
         ask(
           origin(),
           'POST',
           deletionPaths.token,
           undefined,
-          { authorization: basic(sluice.appId, 'wrong'), 'x-forwarded-for': told },
+          { authorization: basic(sluice.appId, 'wrong'), 'x-forwarded-for': claimed },
           new Agent({ localAddress: `127.0.0.${host}`, rejectUnauthorized: false }),
         );
       const statuses: number[] = [];
@@ -159,7 +159,7 @@ for (const name of ['nginx', 'caddy'] as const) {
     test('the bench loads it by TLS, and finds every request answered', async () => {
       const dir = tempDir('bench');
       const args = ['--url', origin(), '--app-id', sluice.appId, '--rate', '100', '--duration', '1'];
-      // So many that on a slow machine none is missing; most are never opened.
+      // Enough connections for a slow machine; most are never opened.
       const connections = ['--connections', '100', '--out', join(dir, name)];
       const env = { ...plainEnvironment(), NODE_EXTRA_CA_CERTS: proxies[name]?.authority };
       const main = fileURLToPath(new URL('../../bench/main.js', import.meta.url));

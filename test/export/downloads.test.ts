@@ -6,7 +6,7 @@ import { createDownloads, type Download } from '../../src/privacy/export/downloa
 
 const slowAfterMs = 50;
 
-test('a reader who is slow makes way for an account that waits, and one whose records take long to find does not', async () => {
+test('a slow reader makes way for an account that waits, but a reader whose records take long to find does not', async () => {
   const downloads = createDownloads(60_000, slowAfterMs);
   const held: (Download & { readonly account: string })[] = [];
   for (const account of ['searching', 'searching', 'fast', 'fast', 'slow', 'small']) {

@@ -39,7 +39,7 @@ async function kept(ids: readonly string[]): Promise<DeletionRequest[]> {
   return readDeletions(redis, ids);
 }
 
-/** How many statements ClickHouse is asked while this works. */
+/** How many statements ClickHouse gets during some work. */
 async function statementsOf(work: () => Promise<void>): Promise<number> {
   let statements = 0;
   gate.hold(() => {
@@ -56,7 +56,7 @@ test('a round ends the exports of its accounts that name its users, and no other
   const stay = [
     await askFor('9', 'ada@example.com'),
     await askFor('7', 'other@example.com'),
-    // What the deletion before it takes is not in it.
+    // This export lacks the users of the deletion before it, so it stays.
     await askFor('7', 'before@example.com'),
   ];
   const later = await Promise.all(
@@ -68,7 +68,7 @@ test('a round ends the exports of its accounts that name its users, and no other
   assert.equal(await redis.zcard(registryKeys.exportsByAccount), stay.length);
 });
 
-test('it queries ClickHouse no more often for hundreds of deletions and exports than for a few', async () => {
+test('a round queries ClickHouse no more often for hundreds of deletions and exports than for a few', async () => {
   const end = async (accounts: readonly string[], count: number) => {
     const users = Array.from({ length: count }, (_, at) => `${accounts[0]}-${at}@example.com`);
     const asked = users.map((user, at) => [accounts[at % accounts.length] ?? '', user] as const);
@@ -80,7 +80,7 @@ test('it queries ClickHouse no more often for hundreds of deletions and exports 
   };
   const few = await end(['20'], 2);
   const many = await end(['21', '22', '23', '24'], 400);
-  // Those that it ends, in pieces of 50.
+  // The further statements are for the exports that end, in batches of 50.
   assert.ok(many <= few + 8 * 4, `${many} for many, ${few} for few`);
 });
 

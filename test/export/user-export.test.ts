@@ -88,7 +88,7 @@ test('exports every record of a merged user in every environment, and nothing el
   await sendIdentify(sluice, main, '72', 'bob@example.com');
   await sendProperties(sluice, main, 'go', ['ada@example.com']);
   await sendEvents(sluice, staging, 'go', [{ user_id: '72' }]);
-  // Nobody was merged there.
+  // In Staging nobody was merged.
   await sendEvents(sluice, staging, 'stay', [{ user_id: '71' }, { identity: 'ada@example.com' }]);
   await sendEvents(sluice, stranger.appIds[0] ?? '', 'stay', [{ identity: 'ada@example.com' }]);
   const row = `["${main}","${'0'.repeat(32)}","Odd",null,"ada@example.com","",null,{},1,1,1,"2026-01-01 00:00:00.000"]`;
@@ -223,7 +223,7 @@ test('ends with a later deletion of one of its users by any of their ids, though
   const other = await submitExport(sluice, token, [{ identity: 'other@example.com' }]);
   const strangers = await getToken(sluice, stranger);
   const elsewhere = await submitExport(sluice, strangers, [{ identity: 'ended@example.com' }]);
-  // The deletion still knows its users then, so the next round ends what this one has not.
+  // The worker is killed while the deletion still knows its users, so the next round can end the remaining exports.
   const [worker] = sluice.workers as [Child];
   await worker.restart({ CRASH_AT: 'exports_ended:1' });
   const deletion = await submitAccepted(sluice, token, [{ user_id: 81 }]);
@@ -299,7 +299,7 @@ function beginReading(id: string, ofToken = token): Promise<IncomingMessage> {
 type Asked = { readonly url: string; readonly headers: Record<string, string> };
 
 async function begin({ url, headers }: Asked): Promise<IncomingMessage> {
-  // The place of an earlier download is free when its line in the audit log is written too.
+  // An earlier download ends only once its line in the audit log is written, so a 503 is tried again.
   const reply = await until(async () => {
     const begun = await new Promise<IncomingMessage>((settle, reject) => {
       const sent = request(url, { headers, agent: false }, settle);
@@ -334,7 +334,7 @@ async function readRest(
   }
 }
 
-/** What downloads use in ClickHouse now. */
+/** What downloads still use in ClickHouse. */
 async function readLeft(): Promise<{ tables: number; queries: number }> {
   const [left] = await sluice.rows<{ tables: number; queries: number }>(`SELECT
     toUInt32((SELECT count() FROM system.tables WHERE startsWith(database, currentDatabase()) AND startsWith(name, 'user_export_'))) AS tables,
@@ -392,7 +392,7 @@ test('streams a user with many records through little memory, however slowly it 
   clearInterval(watch);
   assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows}}\n`), tail);
   const grownMiB = (highest - before) / 2 ** 20;
-  // Held as a whole, it would be there as bytes and as text; garbage that a busy machine collects late is less.
+  // A process that held the whole export would have it as bytes and as text; garbage that a busy machine collects late is less.
   assert.ok(bytes > 45 * 2 ** 20 && grownMiB < 80, `${bytes} bytes, ${grownMiB} MiB more`);
   await untilNothingIsLeft();
 });
@@ -478,7 +478,7 @@ test('an archive has every line twice: on a page to read, which runs no code, an
   const page = files.get('data-1.html') ?? '';
   const shown =
     '&lt;/dl&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&lt;img src=&quot;https://example.com/x&quot;&gt;&amp;amp;';
-  // As the name and the value of a property of two events, the name of one, and whom each of six lines is about.
+  // It is the name and the value of a property of two events, the name of one event, and the user in each of six lines.
   assert.equal(page.split(shown).length - 1, 2 * 2 + 1 + 6);
   assert.doesNotMatch(page, /<script|<img|https?:(?!\/\/example\.com\/x&quot;)/);
   assert.match(page, /content="default-src 'none'; style-src 'unsafe-inline'"/);
@@ -494,14 +494,14 @@ test('an archive has every line twice: on a page to read, which runs no code, an
   assert.ok(!places.includes(-1), String(places));
   assert.ok(page.includes('zwei\nZeilen'));
   assert.match(page, /<dt><bdi>empty<\/bdi><\/dt><dd><bdi><\/bdi><\/dd>/);
-  // The same for spreadsheets: a row for each line, which computes nothing, and a column for each property.
+  // The spreadsheet has the same: a row for each line, without formulas, and a column for each property.
   const [head, ...rows] = parse(files.get('data-1.csv') ?? '', { bom: true }) as string[][];
   assert.deepEqual(head?.slice(0, 6), ['environment', 'kind', 'time', 'event', 'identity', 'user_id']);
   assert.deepEqual([...new Set(rows.map(([name]) => name))], ['Main Production']);
   assert.equal(rows.length, 6);
   const note = head?.indexOf('property note') ?? -1;
   assert.deepEqual(rows.map((cells) => cells[note]).filter(Boolean), ['zwei\nZeilen', 'zwei\nZeilen']);
-  // In the zone of the reader, with summer time.
+  // Times are in the reader's zone, with summer time.
   const inRome = await readArchive(id, 'Europe/Rome');
   assert.match(inRome.get('data-1.html') ?? '', /zone Europe\/Rome[\s\S]*>2026-03-01 16:00:00</);
   assert.match(inRome.get('data-1.csv') ?? '', /,2026-03-01 16:00:00,/);
@@ -543,7 +543,7 @@ test('an archive of many records has pages, is made in little memory, and is no 
   assert.ok(read.length > 0);
   assert.ok(!read.includes('PK\x05\x06', 0, 'latin1'), 'an archive has its end');
   await untilNothingIsLeft();
-  // Whoever leaves is not waited for.
+  // The service does not wait for a reader who leaves.
   (await begin({ url, headers })).destroy();
   await untilNothingIsLeft();
   const wrong = await fetch(`${sluice.baseUrl}${exportPath}/${heavyExport}/data?format=pdf`, { headers });
@@ -582,7 +582,7 @@ test('breaks off visibly when ClickHouse fails in the middle, and is answered 50
     [503, 'overloaded'],
   );
   const next = await completeExportOf([{ user_id: 1 }]);
-  // A query on a connection that was cut makes ClickHouse count as away once more.
+  // A query on a connection that was cut makes ClickHouse count as away once more, so a download may have to be repeated.
   await until(async () => (await readExportData(sluice, token, next)).status === 200, {
     deadlineMs: 180_000,
     what: 'downloads begin again',
@@ -600,7 +600,7 @@ test('a few downloads per account run at once; a query ends when its reader hang
     );
     return found.length === 2 && found;
   }, 'two queries run');
-  // It has the name of a query of a download, says nothing, and its connection stays open.
+  // This query has a name like one of a download. It sends nothing, and its connection stays open.
   const client = connectClickHouse({ url: clickhouse.testerUrl, database: sluice.database });
   const unheard = client
     .command({
@@ -747,7 +747,7 @@ test('a download ends when its reader is removed or signs out, or the key of its
     url: `${sluice.adminUrl}/admin/v1/user_exports/${heavyExport}/data`,
     headers: { cookie: [...page.cookies].map((pair) => pair.join('=')).join('; ') },
   });
-  // An account has two downloads at a time.
+  // An account may have two downloads at a time, and these are of two accounts.
   const readers = [
     await begin(ofPerson(stays)),
     await begin(ofPerson(signsOut)),
@@ -770,7 +770,7 @@ test('a download ends when its reader is removed or signs out, or the key of its
   const listed = (await sluice.admin('people', 'list')) as { email: string; person_id: string }[];
   const { person_id = '' } = listed.find(({ email }) => email === isRemoved.email) ?? {};
   await sluice.admin('people', 'remove', person_id);
-  // This reader takes nothing meanwhile. A download has several queries, and between two of them none runs.
+  // The removed reader reads nothing meanwhile. A download has several queries, and between two of them none runs.
   const isEnded = async () => {
     for (let looks = 0; looks < 10; looks++) {
       if ((await readLeft()).queries !== 0) return false;
@@ -816,7 +816,7 @@ test('has a failed row that is sent again while it is read', async () => {
 });
 
 test('a deletion of the user ends a download that runs', async () => {
-  // A reader that reads nothing would be cut off for that alone. To the end this one would read for minutes.
+  // A reader that reads nothing would be cut off for that alone, so this one reads slowly: to the end it would take minutes.
   let isSlow = true;
   const pause = () => isSlow && new Promise((settle) => setTimeout(settle, 400));
   const rest = readRest(await beginReading(heavyExport), pause);
@@ -849,7 +849,7 @@ type Step =
   | { readonly kind: 'properties'; readonly identity: number; readonly inStaging: boolean };
 type History = {
   readonly before: readonly Step[];
-  /** A deletion before the export, which perhaps is not carried out when the export is asked for. */
+  /** The users of a deletion before the export. It may not be carried out yet when the export is requested. */
   readonly deleted: readonly Name[];
   readonly after: readonly Step[];
   readonly exported: readonly Name[];
@@ -897,7 +897,7 @@ const history: fc.Arbitrary<History> = fc.record({
   deleted: fc.array(name, { maxLength: 1 }),
   after: steps,
   exported: fc.array(name, { minLength: 1, maxLength: 2 }),
-  // A failed row looks as if it were from the oldest segment, whenever it is stored.
+  // Failed rows are left out here: they look as if they were from the oldest segment, whenever they are stored.
   later: fc.array(
     step.filter(({ kind }) => kind !== 'failed'),
     { maxLength: 4 },

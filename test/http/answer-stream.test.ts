@@ -1,5 +1,5 @@
-// Long answers to a client that reads with pauses: every byte arrives, in its chunk. And after one that closes its connection, no
-// bytes are a request, however late they come.
+// Long answers to a client that reads with pauses: every byte arrives, in its chunk. After an answer that closes its connection, no bytes
+// count as a request, however late they come.
 
 import { App, type TemplatedApp, us_socket_local_port } from 'uWebSockets.js';
 import assert from 'node:assert/strict';
@@ -85,7 +85,7 @@ test('a long answer after which the connection closes arrives whole', async () =
   assert.ok(bodyOf(Buffer.concat(pieces)).equals(longBody));
 });
 
-test('no bytes behind it are a request, however long the rest of it waits for its reader', async () => {
+test('bytes behind such an answer are never a request, however long its rest waits for its reader', async () => {
   requestsOfLongBody = 0;
   const socket = connect({ host: '127.0.0.1', port });
   socket.on('error', () => undefined);

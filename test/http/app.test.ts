@@ -12,7 +12,7 @@ import { sharedSluice } from '../support/sluice.js';
 
 const sluice = await sharedSluice();
 
-test('an app takes events until it is closed, and then nothing of it is left', async () => {
+test('an app accepts events until it is closed, and then nothing of it is left', async () => {
   const [port, adminPort] = [await freePort(), await freePort()];
   const config = readConfig({
     REDIS_URL: sluice.redisUrl,

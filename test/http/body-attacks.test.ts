@@ -17,7 +17,7 @@ import { startSluice } from '../harness/services.js';
 
 const MiB = 1024 * 1024;
 const residentMibMax = 400;
-/** What a step costs is shown in `large-document.test.ts`. */
+/** `large-document.test.ts` tests what a single step costs. */
 const workedMsMax = 100;
 
 const sluice = await startSluice();
@@ -33,8 +33,8 @@ const [appId, lenient] = (await createEnvironments(sluice, [
 const neighbour = startNeighbour({ baseUrl: sluice.baseUrl, appId, pid });
 
 /**
- * Attacks, and looks at the memory of the process and at how much it works before it answers the neighbour. Caches that others
- * use too make the same work take longer, so the best of three attacks counts.
+ * Attacks, and checks the memory of the process and how long it works before it answers the neighbour. Caches that other programs use too
+ * make the same work take longer, so the best of three attacks counts.
  */
 async function under(attack: () => Promise<void>): Promise<void> {
   let bestMs = Number.POSITIVE_INFINITY;
@@ -111,7 +111,7 @@ describe('memory stays bounded and others are answered while', () => {
         return (await connection.reply(0)).status;
       });
       const statuses = new Set(await Promise.all(replies));
-      // Some may wait for room for too long.
+      // Some bodies may wait for room for too long.
       statuses.delete(503);
       assert.deepEqual(statuses, new Set([413]));
       for (const connection of connections) connection.destroy();

@@ -1,4 +1,4 @@
-// Room for bodies: who gets it, who waits, and who is sent away, by a clock of the test.
+// Room for bodies: who gets it, who waits, and who is sent away. The test sets the clock.
 
 import { App, us_socket_local_port } from 'uWebSockets.js';
 import assert from 'node:assert/strict';
@@ -94,7 +94,7 @@ async function listen(take: (exchange: Exchange) => void, onAnswer: (status: num
 const { smallBytesMax, small, large, inflated } = receiving;
 const head = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
 
-test('a body is answered also if its last piece finds that its address has no room left', async () => {
+test('a body is answered even if its address has no room left for the last piece', async () => {
   const server = await listen(
     (exchange) => exchange.ok(),
     () => undefined,
@@ -158,7 +158,7 @@ test('large bodies take room, though each came in one piece', async () => {
   );
   const begun = await Promise.all(Array.from({ length: 300 }, () => openRaw(server.url)));
   try {
-    // Only a connection that has carried much takes so much at once.
+    // Only a connection that has carried much accepts so much at once.
     for (let round = 0; round < 4; round++) {
       for (const connection of begun) {
         await connection.send(request);

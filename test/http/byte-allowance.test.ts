@@ -36,7 +36,7 @@ type Sender = {
 const exchange = ({ address = '203.0.113.1', ...framing }: Sender) =>
   ({ address, framing: { encoding: 'identity', ...framing } }) as unknown as Exchange;
 
-/** How many of some bodies pass at once, each of 10 MiB. */
+/** How many of some bodies pass at once. */
 function passing(rule: ReturnType<typeof makeRule>, sender: Sender, count = 12, bytes = 10 * MiB): number {
   const taken = Array.from({ length: count }, () => rule(exchange(sender), bytes));
   return taken.filter(({ waitMs }) => waitMs === 0).length;

@@ -16,7 +16,7 @@ import { until } from '../harness/wait.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 60_000;
-/** The timer fires no earlier. */
+/** The timer fires no earlier than this. */
 const timerMsMin = 8_000;
 const slowClients = 200;
 
@@ -61,8 +61,8 @@ async function beside(growthMibMax: number, work: () => Promise<void>): Promise<
   }
   const { tookMs, faults } = await neighbour.report();
   assert.deepEqual(faults, []);
-  // A pause of the machine may delay some of the few requests. One that a slow client held up would wait longer: for the
-  // parser's timer.
+  // A pause of the machine may delay some of the few requests. A request that a slow client held up would wait longer, for the parser's
+  // timer.
   const [p75, p75Alone] = [quantile(tookMs, 0.75), quantile(alone.tookMs, 0.75)];
   assert.ok(p75 <= Math.max(250, 4 * p75Alone), `p75 ${p75} ms of ${tookMs.length}, alone ${p75Alone} ms`);
   assert.ok(Math.max(...tookMs) < timerMsMin, `one took ${Math.max(...tookMs)} ms`);

@@ -25,10 +25,10 @@ before(() => {
 });
 after(() => removeTempDir(folder));
 
-async function open(name: string, content: string | Uint8Array, told: FileOptions = {}): Promise<Input> {
+async function open(name: string, content: string | Uint8Array, stated: FileOptions = {}): Promise<Input> {
   const path = join(folder, name);
   writeFileSync(path, content);
-  return (await openInputs([path], told))[0] as Input;
+  return (await openInputs([path], stated))[0] as Input;
 }
 
 async function chunksOf(

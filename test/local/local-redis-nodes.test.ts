@@ -19,7 +19,7 @@ let stop = async () => {};
 
 after(() => stop());
 
-/** The first of so many free ports one after another. */
+/** The first of this many consecutive free ports. */
 async function freePorts(count: number): Promise<number> {
   for (;;) {
     const first = await freePort();
@@ -112,8 +112,8 @@ async function ask(port: number, ...command: string[]): Promise<string> {
 }
 
 async function primaryOf({ REDIS_PORT }: Env): Promise<number> {
-  const told = await ask(Number(REDIS_PORT) + 4, 'sentinel', 'get-master-addr-by-name', 'sluice');
-  return Number(told.split('\n')[1]);
+  const named = await ask(Number(REDIS_PORT) + 4, 'sentinel', 'get-master-addr-by-name', 'sluice');
+  return Number(named.split('\n')[1]);
 }
 
 async function replicasOf(env: Env): Promise<number> {

@@ -42,7 +42,7 @@ test('where the system has no locks, a DATA_DIR is not taken while its lock is h
   const file = join(dir, 'lock');
   writeFileSync(file, '{"supervisor":{"name":"sup');
   const { PATH } = process.env;
-  // Without flock(1).
+  // Hides flock(1).
   process.env.PATH = '';
   try {
     const said: string[] = [];

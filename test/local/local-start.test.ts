@@ -46,7 +46,7 @@ after(async () => {
   await Promise.all(starts.map(({ exited }) => exited));
 });
 
-/** Runs it as a terminal does: leading a process group, to which Ctrl-C goes. */
+/** Runs `npm start` as a terminal does: leading a process group, to which Ctrl-C goes. */
 function start(env: NodeJS.ProcessEnv, ...script: string[]): Start {
   const program = {
     command: process.execPath,
@@ -132,7 +132,7 @@ async function query(env: NodeJS.ProcessEnv & { DATA_DIR: string }, sql: string)
   return reply.text();
 }
 
-/** Its own connection to the embedded Redis. */
+/** A connection of the test to the embedded Redis. */
 function redisOf(env: NodeJS.ProcessEnv & { DATA_DIR: string }): Redis {
   const password = readFileSync(join(env.DATA_DIR, 'redis-password'), 'utf8').trim();
   return new Redis(Number(env.REDIS_PORT), { password });
@@ -299,7 +299,7 @@ describe('repeated starts on the same data', () => {
   test('nobody without a password reads anything from the ports', async () => {
     const stranger = new Redis(Number(env.REDIS_PORT), { enableReadyCheck: false });
     stranger.on('error', () => {
-      // Its greeting is refused too; the commands say so below.
+      // The connection's greeting is refused too; the commands below show that.
     });
     try {
       for (const command of ['KEYS *', 'GET {registry}:epoch', 'MONITOR', 'CONFIG GET requirepass']) {
@@ -383,7 +383,7 @@ describe('repeated starts on the same data', () => {
   });
 
   test('the next start closes what is open to others', async () => {
-    // As with the usual umask.
+    // Opens everything as far as the usual umask would.
     const open = spawnSync('chmod', ['-R', 'u=rwX,go=rX', env.DATA_DIR]);
     assert.equal(open.status, 0);
     assert.ok(openToOthers(env.DATA_DIR).length > 50);
@@ -447,7 +447,7 @@ test('a start waits for one on the same DATA_DIR that is stopping', async () => 
 test('everything stops when npm, or its shell, is killed', async () => {
   const env = await deployment();
   const main = JSON.stringify(supervisorScript);
-  // As npm does: a shell that starts the program and waits for it.
+  // Like npm, this is a shell that starts the program and waits for it.
   const code = `require('node:child_process').spawn(process.execPath, [${main}], { stdio: 'inherit' })`;
   const shell = start({ ...env, npm_lifecycle_event: 'start' }, '-e', code);
   await untilUp(shell);
@@ -462,7 +462,7 @@ test('two API processes and two workers share the ports of one deployment, and t
   const given = { ADMIN_TOKEN: operatorsToken, DEMO: '0' };
   const running = start({ ...env, ...given, API_PROCESSES: '2', WORKER_PROCESSES: '2' });
   await untilUp(running);
-  // The environment's own values count.
+  // Values from the environment have priority.
   assert.equal((await askAdmin(env, '/admin/v1/accounts', operatorsToken)).status, 200);
   assert.ok(!existsSync(join(env.DATA_DIR, 'admin-token')));
   assert.equal((await askAdmin(env, '/demo')).status, 404);

@@ -36,7 +36,7 @@ describe('sluice-micro', () => {
       encoding: 'utf8',
     });
     folder = tempDir('micro');
-    // Without a registry: the front is the one of the project.
+    // There is no registry here, so the native front comes from the project.
     const overrides = { 'uWebSockets.js': `file:${join(root, 'node_modules/uWebSockets.js')}` };
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true, type: 'module', overrides }));
     const tarballs = packed
@@ -209,8 +209,8 @@ describe('sluice-micro', () => {
     const { deletion_request_id: id, deletion_request_location: location = '' } = submitted.body;
     assert.equal(location, `${url}${api}/deletion_status/${id}`);
     const status = async (accessToken: string) => fetch(location, { headers: authorized(accessToken) });
-    const told = (await (await status(token)).json()) as Entry;
-    assert.deepEqual([told.deletion_request_id, told.status, told.users], [id, 'complete', 2]);
+    const answered = (await (await status(token)).json()) as Entry;
+    assert.deepEqual([answered.deletion_request_id, answered.status, answered.users], [id, 'complete', 2]);
     const stranger = (await post('/auth_token', basic('43:key'))).body.access_token ?? '';
     assert.deepEqual([(await status(stranger)).status, (await status('none')).status], [404, 401]);
     assert.deepEqual(
@@ -226,7 +226,7 @@ describe('sluice-micro', () => {
       body: JSON.stringify(asked),
     });
     assert.deepEqual(
-      ((await found.json()) as { receipts: Entry[] }).receipts.map(({ status: told }) => told),
+      ((await found.json()) as { receipts: Entry[] }).receipts.map(({ status: answered }) => answered),
       ['stored', 'deleted', 'unknown'],
     );
 
@@ -247,7 +247,7 @@ describe('sluice-micro', () => {
     assert.equal((await ask('GET', '/micro/nothing')).status, 404);
   });
 
-  test('takes what the library for servers sends, compressed, and Segment’s messages', async () => {
+  test('accepts what the library for servers sends, compressed, and Segment’s messages', async () => {
     const program = join(folder, 'send.js');
     writeFileSync(
       program,
@@ -272,7 +272,7 @@ describe('sluice-micro', () => {
     assert.deepEqual((await events()).map((one) => one.event).sort(), ['From a server', 'Segment']);
   });
 
-  test('takes what a page sends with the script that it serves', { skip: withoutBrowser() }, async () => {
+  test('accepts what a page sends with the script that it serves', { skip: withoutBrowser() }, async () => {
     const lines = snippet({ appId: '42', baseUrl: url, intervalMs: 50 });
     const site = createServer((_, answer) => {
       answer.setHeader('content-type', 'text/html');

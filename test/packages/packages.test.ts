@@ -41,13 +41,13 @@ before(() => {
   tarballs = packed
     .trim()
     .split('\n')
-    // It needs the front's binaries, and has a test of its own.
+    // `sluice-micro` needs the front's binaries, and has its own test.
     .filter((path) => !path.includes('sluice-micro'))
     .map((path) => join(root, path));
   folder = tempDir('packages');
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
   install(folder, ...tarballs);
-  // Packages that its users have already.
+  // Links packages that users of the libraries already have.
   for (const name of [
     'react',
     'react-dom',

@@ -70,7 +70,7 @@ test('calls the administration by its operations, with paths, queries and bodies
     assert.deepEqual([error.code, error.status], ['not_possible', 400]);
     return true;
   });
-  // In a URL they would be another path.
+  // In a URL these would lead to another path.
   for (const elsewhere of ['', '.', '..'])
     await assert.rejects(administration.revokeWriteKey({ app_id, id: elsewhere }), TypeError);
   assert.throws(() => {

@@ -95,7 +95,7 @@ describe('order', () => {
     server.answer = async ({ body, path }) => {
       underWay++;
       mostUnderWay = Math.max(mostUnderWay, underWay);
-      // In random order, some of them twice.
+      // The answers come in random order, and some requests come twice.
       await new Promise((settle) => setTimeout(settle, (turn++ * 7) % 20));
       underWay--;
       if (turn % 5 === 0) return { status: 503, body: { err: { code: 'overloaded' } } };
@@ -165,7 +165,7 @@ describe('failures', () => {
     await client.flush();
     const pauses = server.arrived.map(({ atMs }, index) => atMs - (server.arrived[index - 1]?.atMs ?? atMs));
     assert.ok((pauses[1] ?? 0) >= 124 && (pauses[2] ?? 0) >= 249 && (pauses[3] ?? 0) >= 499, pauses.join());
-    assert.equal(problems.length, 1, 'told once');
+    assert.equal(problems.length, 1, 'reported once');
     await client.close();
   });
 

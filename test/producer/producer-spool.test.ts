@@ -127,7 +127,7 @@ test('a spool is bounded: callers that await wait for room', async () => {
   assert.deepEqual(dropped, []);
 });
 
-test('a spool lets callers go on when it has written their records, although the service is away', async () => {
+test('a spool lets callers continue when it has written their records, although the service is away', async () => {
   server.answer = () => ({ status: 503 });
   const client = create({ spoolFolder });
   // More bytes than may wait to be written.
@@ -209,15 +209,15 @@ describe('files that have changed meanwhile', () => {
     mkdirSync(join(spoolFolder, '000000000001.records'));
     put('000000000002.records', line(0) + line(1));
     const client = create({ spoolFolder });
-    const told = (words: RegExp) => problems.filter(({ message }) => words.test(message)).length;
-    await until(() => told(/cannot be read: EISDIR/) > 0, { deadlineMs, what: 'it cannot be read' });
+    const countProblems = (words: RegExp) => problems.filter(({ message }) => words.test(message)).length;
+    await until(() => countProblems(/cannot be read: EISDIR/) > 0, { deadlineMs, what: 'it cannot be read' });
     await track(client, 2, 'u');
     assert.deepEqual(numbers(), []);
     rmdirSync(join(spoolFolder, '000000000001.records'));
     await client.flush();
     assert.equal(await client.close(), true);
     assert.deepEqual(numbers().flat(), [0, 1, 2]);
-    assert.deepEqual([told(/cannot be read/), told(/file 1 is gone/)], [1, 1]);
+    assert.deepEqual([countProblems(/cannot be read/), countProblems(/file 1 is gone/)], [1, 1]);
     assert.deepEqual(readdirSync(spoolFolder), []);
   });
 
@@ -268,7 +268,7 @@ describe('the folder of a spool', () => {
   test('is refused while its owner lives, and taken over when the owner is gone', async () => {
     put('owner.3', owner(1));
     assert.throws(() => create({ spoolFolder }), /in use by process 1/);
-    // The same process id, used again.
+    // The same process id now belongs to another process.
     put('owner.3', owner(1, 1));
     const client = create({ spoolFolder });
     assert.deepEqual(readdirSync(spoolFolder), ['owner.4']);
@@ -305,7 +305,7 @@ describe('the folder of a spool', () => {
     try {
       const [printed] = await once(parent.stdout, 'data');
       const pid = Number(String(printed));
-      // A shell may reap it. The program that the shell becomes does not.
+      // A shell might reap its child. The program that the shell becomes does not.
       await until(() => readFileSync(`/proc/${parent.pid}/comm`, 'utf8') === 'sleep\n', {
         deadlineMs,
         what: 'the shell has become another program',
@@ -350,7 +350,7 @@ function limitFiles(bytes: number | 'unlimited'): void {
   assert.equal(status, 0, 'prlimit');
 }
 
-/** Lets the cutting of files fail, as it would on a disk that is broken. */
+/** Makes it fail to cut files, as on a broken disk. */
 async function failToCut(): Promise<{ untilTried(): Promise<void>; end(): void }> {
   const handle = await open(join(spoolFolder, 'any'), 'w');
   await handle.close();

@@ -167,7 +167,7 @@ test('a user above a limit delays nobody else, and keeps the order', async () =>
   assert.deepEqual(refused, []);
 });
 
-test('what is sent again because its answer was lost is stored once', async () => {
+test('a batch that is sent again because its answer was lost is stored once', async () => {
   const problems: Problem[] = [];
   const client = createSluice({
     appId,
@@ -209,7 +209,7 @@ test('a spool loses nothing and doubles nothing when its process is killed again
   const groups = 40;
   for (let life = 0; life < 8; life++) {
     const first = life * 100_000;
-    // Some lives begin, go on or end without a service.
+    // Some lives begin, continue or end without a service.
     if (life % 3 === 1) proxy.cut();
     else proxy.pass();
     const process = startProducer(spool, kept, ['--first', String(first)]);
@@ -259,7 +259,7 @@ test('a spool that is in use is refused', async () => {
   await client.close();
 });
 
-test('what waits is sent before SIGTERM ends a process', async () => {
+test('waiting records are sent before SIGTERM ends a process', async () => {
   const program = `
     import { createSluice } from ${JSON.stringify(new URL('../../src/libraries/producer/index.js', import.meta.url).href)};
     const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}', intervalMs: 60000 });
@@ -277,7 +277,7 @@ test('what waits is sent before SIGTERM ends a process', async () => {
   assert.deepEqual(await countNumbers('Ended'), { rows: 300, numbers: 300, max: 299 });
 });
 
-test('a program in JavaScript is told how many records of each kind were refused, however it ends', async () => {
+test('a program in JavaScript learns how many records of each kind were refused, however it ends', async () => {
   for (const end of ['', "process.kill(process.pid, 'SIGTERM'); setInterval(() => {}, 1000);"]) {
     const program = `
       import { createSluice } from ${JSON.stringify(new URL('../../src/libraries/producer/index.js', import.meta.url).href)};
@@ -298,13 +298,13 @@ test('a program in JavaScript is told how many records of each kind were refused
       printed += text;
     });
     await once(child, 'close');
-    const told = new Map<string, number>();
+    const counts = new Map<string, number>();
     const words =
       /Warning: (\d+) records? of (\w+ (?:refused: \w+(?: [\w.]+)?(?=:)|sent without unknown fields: \w+))/g;
     for (const [, count, kind = ''] of printed.matchAll(words))
-      told.set(kind, (told.get(kind) ?? 0) + Number(count));
+      counts.set(kind, (counts.get(kind) ?? 0) + Number(count));
     assert.deepEqual(
-      [...told].sort(),
+      [...counts].sort(),
       [
         ['addUserProperties refused: invalid_type properties.tags', 1],
         ['track refused: invalid_type properties.address', 7],
@@ -319,7 +319,7 @@ test('a program in JavaScript is told how many records of each kind were refused
   assert.deepEqual(await countNumbers('Told'), { rows: 6, numbers: 3, max: 2 });
 });
 
-test('a program that ends by itself first sends what waits', async () => {
+test('a program that ends by itself sends waiting records first', async () => {
   const program = `
     import { createSluice } from ${JSON.stringify(new URL('../../src/libraries/producer/index.js', import.meta.url).href)};
     const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}' });

@@ -144,7 +144,7 @@ function isLoadedAsItIs(file: string, name: string): boolean {
     name === 'uWebSockets.js' ||
     /^src\/(import|console|parsing\/csv)\//.test(file) ||
     file === 'src/libraries/client/react.ts' ||
-    // Its programs are texts.
+    // The programs in it are texts.
     file === 'src/libraries/examples.ts'
   );
 }
@@ -199,14 +199,14 @@ test('the client library imports only itself and the contract, and the server on
 });
 
 test('the console imports only itself, the contract and the reader of lists, and nothing imports it', () => {
-  /** A document of its own, which shows what the library does. */
+  /** The demo is its own document, and shows what the library does. */
   const ofDemo = /^src\/(console\/(?!pages\/)|libraries\/client\/)/;
   const known =
     /^src\/(console\/.*|parsing\/csv\/.*|contract\/(administration-answers|deletion-states|lengths|limits|outcomes|roles)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/console/')) assert.match(to, from.includes('/demo/') ? ofDemo : known, from);
     else assert.doesNotMatch(to, /^src\/console\//, from);
-    // Its schemas are nothing for a browser.
+    // A browser needs only the types of this file, not its schemas.
     if (from.startsWith('src/console/') && to.endsWith('/administration-answers.ts'))
       assert.match(
         readFileSync(join(root, from), 'utf8'),
@@ -286,7 +286,7 @@ const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   ['src/import/times.ts', 'instantMax'],
   ['src/import/times.ts', '> 12'],
   ['src/import/zones.ts', '> 59'],
-  // How wide the usage is.
+  // The width of the usage.
   ['src/admin/command-line.ts', '{60,110}?'],
   ['src/admin/command-line.ts', '> 60 ?'],
   // How work is divided and repeated.
@@ -311,13 +311,13 @@ test('only the protocol of HTTP uses uWebSockets.js, endpoints and pages only it
       assert.doesNotMatch(text, /import (?!type)[^;]*from 'uWebSockets\.js'/, from);
     }
     // The importer is a program of producers, with two secrets that must not stand on a command line.
-    // uWebSockets.js has no other way to be told its bound on headers.
+    // uWebSockets.js takes its bound on headers only from there.
     if (!['src/config.ts', 'src/import/main.ts', 'src/http/protocol/front.ts'].includes(from))
       assert.doesNotMatch(text, /process\.env/, from);
   }
 });
 
-/** Who sends statements by themselves. All others read answers through `answers.ts`, which proves that they are whole. */
+/** Who reads answers itself. All others read them through `answers.ts`, which proves that they are complete. */
 const sending: Readonly<Record<string, string>> = {
   'src/admin/clickhouse.ts': "prints what an operator's statement answers",
   'src/clickhouse/answers.ts': 'proves answers',

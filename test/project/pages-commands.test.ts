@@ -68,7 +68,7 @@ test('README: the first event is tracked, and its query finds it and sums its pr
     await sluice.rows(`SELECT event FROM events WHERE app_id = '${appId}' AND event_id = ${eventId}`),
     [{ event: 'Order Completed' }],
   );
-  // In the other keyspace.
+  // Message ids have their own keyspace.
   const [, before = ''] = /^`'(messages.+)KEY'`/m.exec(tables) ?? [];
   const ofMessage = replaced(eventId, [[`${appId}\\0`, replaced(before, [['42', appId]])]]);
   const [{ id }] = (await sluice.rows<{ id: string }>(

@@ -496,7 +496,7 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  /** What else some variables ask for. */
+  /** Other variables that these require. */
   const besides: Readonly<Record<string, NodeJS.ProcessEnv>> = {
     REDIS_CLUSTER: { REDIS_URL: 'redis://a' },
     CLICKHOUSE_TABLES: { CLICKHOUSE_CLUSTER: 'a', CLICKHOUSE_URL: 'http://a' },

@@ -1,6 +1,6 @@
-// The matrix of libraries and answers: what each library of Segment's protocol does when a request is refused, limited, or gets no
-// answer. Libraries that npm has run themselves; of the others their way of sending is replayed as their source has it, which
-// SEGMENT.md names. Whatever a library does, the message behind the one that failed is stored, and what is sent again is stored once.
+// The matrix of libraries and answers: what each library of Segment's protocol does when a request is refused, limited, or gets no answer.
+// Libraries on npm run themselves. Of the others the test replays how their source sends, which SEGMENT.md names. Whatever a library does,
+// the message behind the failed one is stored, and a repeated message is stored once.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -33,7 +33,7 @@ const failureNames = Object.keys(failures) as FailureName[];
 type Fate = 'again' | 'dropped' | 'kept';
 type Fates = Readonly<Record<FailureName, Fate>>;
 
-/** For the answers in the order of their names. */
+/** What a library does after each failure. */
 const fates = (bad: Fate, large: Fate, limited: Fate, away: Fate, cut: Fate = away): Fates => ({
   '400': bad,
   '413': large,
@@ -56,7 +56,7 @@ const segment: Library = async (host, writeKey, events) => {
 };
 
 const rudder: Library = async (dataPlaneUrl, writeKey, events) => {
-  // Without an errorHandler it throws what is refused, and the program ends.
+  // Without an errorHandler the library throws refusals, and the program ends.
   const analytics = new RudderAnalytics(writeKey, {
     dataPlaneUrl,
     flushAt: 20,
@@ -68,7 +68,7 @@ const rudder: Library = async (dataPlaneUrl, writeKey, events) => {
   }
 };
 
-/** The way of a library that is not on npm. Its pauses are left out. */
+/** Replays a library that is not on npm, without its pauses. */
 function replayed(ways: Fates, attemptsMax: number): Library {
   return async (baseUrl, writeKey, events) => {
     const post = async (event: string): Promise<Fate | undefined> => {
@@ -86,7 +86,7 @@ function replayed(ways: Fates, attemptsMax: number): Library {
       }
     };
     let waiting: readonly string[] = events;
-    // A flush, and the next one.
+    // One flush, and the next one.
     for (let flush = 0; flush < 2; flush += 1) {
       const kept: string[] = [];
       for (const event of waiting) {
@@ -105,7 +105,7 @@ const replay = (ways: Fates, attemptsMax = 1): Row => ({ ways, library: replayed
 const patient = fates('dropped', 'dropped', 'again', 'again');
 const untilNextFlush = fates('dropped', 'dropped', 'kept', 'kept');
 
-/** By the names of the page's table. */
+/** By their names in the page's table. The comments name the file that decides, and its date. */
 const rows: Readonly<Record<string, Row>> = {
   // publisher.ts 3.1.0
   '`@segment/analytics-node`': { ways: patient, library: segment },
@@ -144,7 +144,7 @@ const rows: Readonly<Record<string, Row>> = {
 const sluice = await sharedSluice();
 const [appId = ''] = await createEnvironments(sluice, [unlimited]);
 
-/** Passes requests on to the service, but for the first one, which it answers as told. */
+/** Passes requests on to the service, except the first one, which it answers with the failure. */
 async function startFront(failure: Failure): Promise<{ url: string; requests(): number; close(): void }> {
   let requests = 0;
   const server = createServer(async (request, reply) => {
@@ -237,7 +237,7 @@ test("the page's table of libraries has these rows", () => {
   );
 });
 
-test("RudderStack's libraries for phones and pages are told that they may send, and where nothing else goes", async () => {
+test("RudderStack's libraries for phones and pages learn that they may send, and get no other destinations", async () => {
   for (const [path, headers] of [
     ['/sourceConfig?p=android&v=3.2.1', { authorization: `Basic ${btoa(`${appId}:`)}` }],
     [`/sourceConfig/?p=npm&v=3.31.4&writeKey=${appId}`, {}],

@@ -97,7 +97,7 @@ test('an anonymousId of any form has one user_id of 53 bits for ever, and ClickH
 });
 
 describe('the libraries for Node', () => {
-  /** What a caller of either library does; what they leave must be the same. */
+  /** What a caller of either library does; both must store the same. */
   type Library = {
     track(message: object): unknown;
     identify(message: object): unknown;
@@ -635,7 +635,7 @@ describe('a request', () => {
     );
     assert.match(errors[2].message, /^userId has the wrong type: it must be a string, but is a boolean\.$/);
     assert.equal((await eventsOf(appId)).length, 1);
-    // Libraries send what is refused again for minutes, with nothing else meanwhile, or end their program.
+    // Libraries send refused requests again for minutes, with nothing else meanwhile, or end their program.
     const all = await post('batch', { batch: bad }, { authorization: basic(appId) });
     const alone = errors.map((error: { index: number }) => ({ ...error, index: error.index - 1 }));
     assert.equal(all.status, 200);
@@ -645,7 +645,7 @@ describe('a request', () => {
     const tooMany = Array.from({ length: counts.segmentMessagesMax + 1 }, () => good);
     const large = await post('batch', { batch: tooMany }, { authorization: basic(appId) });
     assert.deepEqual([large.status, large.json.err.code], [400, 'too_many_records']);
-    // Where the libraries for Python read why: at the top.
+    // The libraries for Python read the reason at the top of the answer.
     assert.deepEqual([large.json.code, large.json.message], ['too_many_records', large.json.err.message]);
     const unread = await post('batch', Buffer.from('{'), { authorization: basic(appId) });
     assert.deepEqual([unread.status, unread.json.code], [400, 'invalid_json']);
@@ -695,7 +695,7 @@ describe('a request', () => {
         traits('2021-01-01T00:00:00Z', { same: 2 }),
       ],
     });
-    // Right now, so it is the last one.
+    // This call is made now, so it has the latest value.
     await send(appId, 'identify', { userId: 'ada', traits: { note: 'now' } });
     const [ada] = await usersOf(appId);
     const now = {

@@ -92,20 +92,20 @@ test('merges that were stopped for a round continue when their server is back, t
     log: createLog('test', 'silent'),
   };
   await redis.set(registryKeys.erasurePass, '1');
-  const told: string[] = [];
+  const received: string[] = [];
   other.got = (statement) => {
     const [merges] = /^SYSTEM \w+ MERGES/.exec(statement) ?? [];
-    if (merges !== undefined) told.push(merges);
+    if (merges !== undefined) received.push(merges);
     other.isGone = merges === 'SYSTEM STOP MERGES';
   };
   await assert.rejects(interruptPass(options));
   await resumeAfterCrash(options);
-  assert.deepEqual(told, ['SYSTEM STOP MERGES']);
+  assert.deepEqual(received, ['SYSTEM STOP MERGES']);
 
   other.isGone = false;
   await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, 'both are there');
   await resumeAfterCrash(options);
-  assert.ok(told.includes('SYSTEM START MERGES'));
+  assert.ok(received.includes('SYSTEM START MERGES'));
 });
 
 /** Two servers, and guarded connections to them; a statement waits this long for its server to be compared. */

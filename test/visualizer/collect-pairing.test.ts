@@ -86,13 +86,13 @@ beforeEach(() => {
 const send = (messages: readonly unknown[], fields: Fields = {}, url = urls[0] ?? '') =>
   collect(url, request(sluice.appId, messages, fields));
 
-test('tells once what was sent and answered in a request with a pairing', async () => {
+test('calls the hook once with what was sent and answered in a request with a pairing', async () => {
   const good = event({ properties: { plan: 'pro' } });
   const messages = [good, { type: 'event', id: 'bad' }, good, 7];
   const { json } = await send(messages, { pairing: 'secret' });
   assert.equal(collected.length, 1);
-  const [{ answers, ...told } = assert.fail()] = collected;
-  assert.deepEqual(told, { appId: sluice.appId, pairing: 'secret', messages });
+  const [{ answers, ...shared } = assert.fail()] = collected;
+  assert.deepEqual(shared, { appId: sluice.appId, pairing: 'secret', messages });
   assert.deepEqual(answers, json.messages);
   assert.deepEqual(
     answers.map(({ status }) => status),
@@ -101,7 +101,7 @@ test('tells once what was sent and answered in a request with a pairing', async 
   assert.deepEqual(Object.keys(json), ['messages']);
 });
 
-test('tells nothing about a request without a pairing, or one that is refused as a whole', async () => {
+test('calls no hook for a request without a pairing, or one that is refused as a whole', async () => {
   for (const pairing of [undefined, null, 7, ['secret']]) {
     const { json } = await send([event()], { pairing });
     assert.deepEqual(Object.keys(json), ['messages']);
@@ -129,7 +129,7 @@ const ends: readonly [name: string, pairing: string, judge: OnCollected, lives: 
   ['is empty', '', () => false, false],
 ];
 for (const [name, pairing, whether, lives] of ends) {
-  test(`tells a device whose pairing ${name} that it ${lives ? 'goes on' : 'has ended'}`, async () => {
+  test(`tells a device whose pairing ${name} that it ${lives ? 'continues' : 'has ended'}`, async () => {
     judge = whether;
     const { status, json } = await send([event()], { pairing });
     assert.equal(status, 200);
@@ -145,7 +145,7 @@ test('tells a device that its pairing has ended if there is no visualizer', asyn
   assert.equal(json.pairing, 'ended');
 });
 
-test('tells nothing about a request that is answered 503', async () => {
+test('calls no hook for a request that is answered 503', async () => {
   await sluice.redis.stop();
   const reply = await send([event()], { pairing: 'secret' });
   await sluice.redis.restart();

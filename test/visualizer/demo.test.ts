@@ -68,7 +68,7 @@ function askArrived(parameters: Readonly<Record<string, string | string[]>>, hea
   return get(`/demo/arrived?${query}`, headers);
 }
 
-/** The same, and asks again after a 503: on a busy machine a query may take longer than it may. */
+/** Asks the same until the answer is no 503: on a busy machine a query may take longer than it may. */
 function arrived(parameters: Readonly<Record<string, string | string[]>>, headers = {}): Promise<Answer> {
   return until(async () => {
     const answer = await askArrived(parameters, headers);
@@ -160,11 +160,11 @@ describe('what arrived', () => {
     assert.equal((await get('/demo', { 'sec-fetch-site': 'cross-site' })).status, 200, 'a link leads to it');
   });
 
-  test('is queried by at most four requests at a time; others are told to retry', async () => {
+  test('is queried by at most four requests at a time; others are asked to retry', async () => {
     const answers = await Promise.all(Array.from({ length: 40 }, () => askArrived({ user_id: '7' })));
-    const told = answers.filter(({ text }) => text.includes('Too many queries at once'));
-    assert.ok(told.length > 0 && told.length <= 36, `${told.length} of 40`);
-    for (const { status, headers, body } of told) {
+    const limited = answers.filter(({ text }) => text.includes('Too many queries at once'));
+    assert.ok(limited.length > 0 && limited.length <= 36, `${limited.length} of 40`);
+    for (const { status, headers, body } of limited) {
       assert.deepEqual([status, headers['retry-after'], body.err?.code], [503, '2', 'overloaded']);
     }
     assert.equal((await arrived({ user_id: '7' })).status, 200);

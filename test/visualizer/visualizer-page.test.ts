@@ -42,7 +42,7 @@ describe('the page', { skip }, () => {
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(`${admin.adminUrl}/visualizer`);
-    // It is loaded after the console's first script.
+    // The page's script is loaded after the console's first one.
     await page.locator('#code').waitFor();
     return page;
   }

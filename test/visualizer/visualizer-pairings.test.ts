@@ -212,11 +212,11 @@ describe('what a device has sent', () => {
       assert.equal(await redis.exists(visualizerKeys.pairing(id)), 0, id);
     }
     await endPairing(redis, 'first', '2');
-    assert.equal(await begin('sixth', '111-111', had + 1, 1, 1), 1, 'what has ended makes room');
+    assert.equal(await begin('sixth', '111-111', had + 1, 1, 1), 1, 'pairings that have ended make room');
     await redis.zadd(visualizerKeys.waiting, 'XX', 1, 'sixth');
     await redis.zadd(visualizerKeys.waitingOfApp('2'), 'XX', 1, 'sixth');
     await redis.zadd(visualizerKeys.waitingOfAddress('a'), 'XX', 1, 'sixth');
-    assert.equal(await begin('seventh', '333-333', had + 1, 1, 1), 1, 'and what has expired');
+    assert.equal(await begin('seventh', '333-333', had + 1, 1, 1), 1, 'and so do expired ones');
   });
 
   test('is answered in time though Redis is silent, and when it is away', async () => {
@@ -231,7 +231,7 @@ describe('what a device has sent', () => {
       tookMs.push(performance.now() - startedAt);
     }
     server.sigcont();
-    // A machine that pauses delays some answers, but not the quickest one.
+    // A machine that pauses delays some answers, but rarely all, so the quickest one counts.
     const quickestMs = Math.min(...tookMs);
     assert.ok(
       quickestMs >= visualizer.lookupMsMax - 5 && quickestMs < visualizer.lookupMsMax + 250,
@@ -244,7 +244,7 @@ describe('what a device has sent', () => {
     await server.restart();
     await untilReady(redis, 30_000);
     await endPairing(redis, id, '1');
-    // A machine that pauses may make Redis answer too late, and then nobody knows.
+    // If the machine pauses, Redis may answer too late, and nobody knows of the end.
     for (const text of [pairing, '', 'x', pairing.slice(1), `${pairing}A`])
       await until(async () => !(await show(batch(text))), `"${text}" has ended`);
   });
@@ -264,13 +264,13 @@ describe('what a device has sent', () => {
     assert.equal(first.length, 1);
   });
 
-  test('goes on after the listening connection was cut, and the gap is reported', async () => {
+  test('continues after the listening connection was cut, and the gap is reported', async () => {
     const show = createBatchPublisher({ redis, channel, log });
     const { pairing, id } = await pair();
     const shown: ChannelMessage[] = [];
     await channel.listen(id, (words) => shown.push(words));
     await redis.client('KILL', 'TYPE', 'PUBSUB');
-    await until(() => shown[0]?.kind === 'gap', 'the gap is told');
+    await until(() => shown[0]?.kind === 'gap', 'the gap is reported');
     await until(async () => {
       await show(batch(pairing));
       return shown.some(({ kind }) => kind === 'batch');

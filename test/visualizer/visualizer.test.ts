@@ -76,7 +76,7 @@ const send = (messages: readonly object[], pairing?: string) =>
 const untilEnded = (pairing: string, appId = sluice.appId) =>
   until(
     async () => (await collect(device.baseUrl, appId, [event('ended?')], pairing)).body.pairing === 'ended',
-    'the device is told that the pairing has ended',
+    'the device learns that the pairing has ended',
   );
 const keyOf = (pairing: string) => visualizerKeys.pairing(String(pairingIdOfSecret(pairing)));
 
@@ -122,7 +122,7 @@ test('people with the right to watch need no token for devices of their own acco
   const colleague = await personOf('administrator', own);
   const second = openAs(colleague, code);
   await second.heard('paired');
-  // Sooner than it would be noticed by looking now and then.
+  // Less than the interval at which the service checks by itself.
   const soonMs = accessWatch.askedEveryMs - 500;
   assert.equal((await person.ask('DELETE', '/session')).status, 200);
   assert.equal((await page.heard('refused', soonMs)).reason, 'signed_out');
@@ -227,7 +227,7 @@ describe('a device', () => {
     assert.equal(await redis.exists(keyOf(pairing)), 1);
   });
 
-  test('is told that its own pairing has ended, and nothing about another one', async () => {
+  test('learns that its own pairing has ended, and nothing about another one', async () => {
     const { pairing } = await beginPairing(device.baseUrl, sluice.appId);
     const other = sluice.bootstrap.environments.find(({ main }) => !main)?.app_id ?? '';
     assert.equal((await send([event('waits')], pairing)).body.pairing, undefined);
@@ -361,7 +361,7 @@ describe('a paired page', () => {
     );
   });
 
-  test('is told when the device stops, and is closed', async () => {
+  test('learns that the device stops, and is closed', async () => {
     const { pairing, page } = await pair();
     await stopPairing(device.baseUrl, sluice.appId, pairing);
     assert.equal((await page.heard('ended')).reason, 'device');
@@ -401,7 +401,7 @@ describe('a paired page', () => {
     await untilEnded(pairing);
   });
 
-  test('renews its pairing, and is told within seconds when it has expired', async () => {
+  test('renews its pairing, and learns within seconds that it has expired', async () => {
     const { pairing, page } = await pair();
     await redis.pexpire(keyOf(pairing), 45_000);
     await until(async () => (await redis.pttl(keyOf(pairing))) > 50_000, {
@@ -417,7 +417,7 @@ describe('a paired page', () => {
 describe('a caller who is no administrator with a code', () => {
   before(forgetFailures);
 
-  test('is sent away and told why', async () => {
+  test('is sent away with the reason', async () => {
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const refused: [unknown, string, number][] = [
       [{ token: 'wrong', code }, 'wrong_token', 4401],
@@ -446,7 +446,7 @@ describe('a caller who is no administrator with a code', () => {
     assert.equal((await page.untilClosed()).code, 1008);
   });
 
-  /** Answered whatever others do to the port. */
+  /** The number of pages that are served. Fails if others keep the port from answering. */
   async function pagesServed(): Promise<number> {
     const reply = await fetch(`${admin.adminUrl}/metrics`);
     assert.equal(reply.status, 200);
@@ -479,7 +479,7 @@ describe('a caller who is no administrator with a code', () => {
       return socket.on('error', () => undefined);
     });
     await until(() => flood.every(({ connecting }) => !connecting), 'each is connected or refused');
-    // Its connection comes last, so all others were let in by then, or not.
+    // This page connects last, so all others were accepted or refused by then.
     await openPage(code).heard('paired');
     const open = openDescriptors(admin.pid) - before;
     assert.ok(open < busyFrom * adminMax + 50, `${open} connections of one address`);
@@ -521,7 +521,7 @@ describe('a caller who is no administrator with a code', () => {
     }
   });
 
-  test('is told to wait after twenty failures, unlike a caller with the token and a code', async () => {
+  test('has to wait after twenty failures, unlike a caller with the token and a code', async () => {
     await forgetFailures();
     const refusalsOf = (token: string) =>
       Promise.all(
@@ -533,7 +533,7 @@ describe('a caller who is no administrator with a code', () => {
     const limited = (reasons: readonly unknown[]) => reasons.filter((reason) => reason === 'limited').length;
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     assert.equal(limited(await refusalsOf('wrong')), 5);
-    // A machine that pauses delays some answers, but not the quickest one.
+    // A machine that pauses delays some answers, but rarely all, so the quickest one counts.
     let quickestMs = Number.POSITIVE_INFINITY;
     for (let tries = 0; tries < 5 && quickestMs >= visualizer.guessMs; tries += 1) {
       const startedMs = performance.now();
@@ -559,7 +559,7 @@ describe('a caller who is no administrator with a code', () => {
       { token: sluice.adminToken, code },
     ];
     const { pid } = admin;
-    // Two of three fail, which are too few to make the address wait, whenever they are counted.
+    // Two of three requests fail. These are too few to make the address wait, whenever they are counted.
     await Promise.all(
       Array.from({ length: visualizer.failuresPerMinuteMax }, async (_, i) => {
         const page = openLivePage(admin.adminUrl, hellos[i % 3]);
@@ -573,7 +573,7 @@ describe('a caller who is no administrator with a code', () => {
   });
 
   test('gets no connection beyond the two hundred that a process serves', async () => {
-    // They have a code, so that the served ones stay until all are there, however long that takes.
+    // All pages have a code, so the served ones stay until all have connected, however long that takes.
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const more: LivePage[] = [];
     try {
@@ -642,7 +642,7 @@ test('nothing of what is shown stays in Redis, in memory or on disk', async () =
   assert.ok(!device.output().includes(marker) && !admin.output().includes(marker), 'nor in the logs');
 });
 
-test('a page that does not read costs the service no more than its bound, and is told what it missed', async () => {
+test('a page that does not read costs the service no more than its bound, and gets the number of messages that it missed', async () => {
   const { pairing, page } = await pair();
   const memory = () =>
     Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${admin.pid}/status`, 'utf8'))?.[1]);
@@ -653,13 +653,13 @@ test('a page that does not read costs the service no more than its bound, and is
   const sendOne = async (name: string, fields = {}) => {
     if ((await send([event(name, fields)], pairing)).status === 200) taken += 1;
   };
-  const told = () =>
+  const countMissed = () =>
     page.said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
-  const untilAllTold = () =>
-    until(() => page.shown().length + told() === taken, 'every message is shown or counted');
+  const untilAllCounted = () =>
+    until(() => page.shown().length + countMissed() === taken, 'every message is shown or counted');
   /**
-   * Never far ahead of the page's process, which may stand still: Redis cuts off who lags behind by 32 MB. On a busy machine this
-   * may take longer than the service waits for a page that answers no ping, so the page says unasked that it is there.
+   * Sends no faster than the page's process reads, which may pause: Redis cuts off a subscriber that lags behind by 32 MB. On a busy
+   * machine this may take longer than the service waits for an answer to its ping, so the page sends pongs unasked.
    */
   const sendAll = async (name: string) => {
     for (let i = 0; i < batches; i++) {
@@ -670,10 +670,10 @@ test('a page that does not read costs the service no more than its bound, and is
       await sendOne(name, { properties });
     }
   };
-  // To pass them on to a page that reads takes some memory of the process.
+  // Even for a page that reads, passing messages on takes some memory of the process.
   await sendAll('read');
-  await untilAllTold();
-  const toldBefore = told();
+  await untilAllCounted();
+  const missedBefore = countMissed();
   const beforeKiB = memory();
   page.socket.pause();
   await sendAll('large');
@@ -685,8 +685,8 @@ test('a page that does not read costs the service no more than its bound, and is
     await sendOne('last');
     return page.shown().some(({ event: name }) => name === 'last');
   }, 'the page has caught up');
-  assert.ok(told() - toldBefore > batches / 2, `${told() - toldBefore} missed`);
-  await untilAllTold();
+  assert.ok(countMissed() - missedBefore > batches / 2, `${countMissed() - missedBefore} missed`);
+  await untilAllCounted();
 });
 
 test('a batch that is too large for one message is cut, and the rest counted', async () => {
@@ -732,20 +732,20 @@ test('the people of an account fill some pages only, and get so much in a second
     if (status === 200) taken += 1;
   }
   const bytes = () => JSON.stringify(own.map((page) => page.shown())).length;
-  const told = ({ said }: LivePage) =>
+  const countMissed = ({ said }: LivePage) =>
     said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
   await until(
     async () => {
       taken += Number((await collect(device.baseUrl, appId, [event('last')], pairing)).status === 200);
-      return own.every((page) => page.shown().length + told(page) >= taken - 1);
+      return own.every((page) => page.shown().length + countMissed(page) >= taken - 1);
     },
     { what: 'every page has shown or counted every message', everyMs: 200 },
   );
-  assert.ok(own.some((page) => told(page) > 0));
-  // Until now: the process of the pages may lag behind.
+  assert.ok(own.some((page) => countMissed(page) > 0));
+  // Counts all seconds until now, since the process of the pages may lag behind.
   const seconds = Math.ceil((performance.now() - startedMs) / 1_000) + 1;
   assert.ok(bytes() <= seconds * visualizer.bytesOfAccount.max, `${bytes()} in ${seconds} s`);
-  // One that leaves makes room.
+  // A page that leaves makes room.
   own[0]?.socket.close();
   await own[0]?.untilClosed();
   await openAs(person, code).heard('paired');
@@ -773,7 +773,7 @@ test('the metrics count pairings, pages and messages', async () => {
   assert.ok(value('sluice_visualizer_messages_total{result="missed"}') >= 1);
 });
 
-test('when Redis drops out, the page stays, is told that something may be missing, and goes on', async () => {
+test('when Redis drops out, the page stays, learns that something may be missing, and continues', async () => {
   const { pairing, page } = await pair();
   await sluice.redis.kill9();
   await page.heard('gap');
