@@ -18,8 +18,11 @@ import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 
 const passings = [1, 2, 3];
-/** Much longer than a crash takes, since the machine may be busy. */
-const crashMsMax = 240_000;
+/**
+ * Much longer than a crash takes: the machine may be busy, and only one of two workers writes the ledger each minute, which may be the other
+ * one several times in a row.
+ */
+const crashMsMax = 600_000;
 const everyMs = 100;
 /** Finding refused rows takes many statements, so sending such rows more often would fill the backlog. */
 const poisonEveryMs = 1_200;
