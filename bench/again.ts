@@ -1,5 +1,4 @@
-// Repeats the failed scenarios of a session: a shared machine may stall for some seconds of the half hour, which should not cost the other
-// scenarios.
+// Repeats the failed scenarios of a session, so that a short stall of a shared machine does not cost the results of the others.
 
 import { BenchError } from './failure.js';
 import type { Results } from './results.js';
@@ -11,7 +10,7 @@ export function planAgain({ failures, command }: Results) {
   return { names, args: command.split(' ').slice(1) };
 }
 
-/** The session, with the results of its repeated scenarios. A scenario that failed again stays failed. */
+/** Adds the results of repeated scenarios to their session. A scenario that failed again stays failed. */
 export function addAgain(session: Results, again: Results): Results {
   const failedAgain = new Set(again.failures.map(({ scenario }) => scenario));
   const { date } = again.machine;

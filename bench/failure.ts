@@ -1,6 +1,6 @@
 // Failures of runs, and their messages.
 
-/** The service or the options are at fault, so the message says all that a reader needs. */
+/** A failure of the service or the options, of which the message says all that a reader needs. */
 export class BenchError extends Error {}
 
 export function messageOf(error: unknown): string {

@@ -1,4 +1,4 @@
-// Medians and their spread, and the form of numbers and tables in reports.
+// Medians and their ranges, and the format of numbers and tables in reports.
 
 /** The middle value; of two middle values the lower, so that the median is a measured value. NaN for no values. */
 export function median(values: readonly number[]): number {
@@ -11,9 +11,8 @@ const sureness = 0.9;
 export type Range = { readonly least: number; readonly most: number };
 
 /**
- * The range in which the median of an unlimited number of runs would lie, with a probability of nine tenths, by the order of the values: of
- * eight or more runs the outermost on both sides are left out. Fewer than five runs cannot be so certain; the range is then that of all
- * values.
+ * The range in which the median of infinitely many runs lies with a probability of nine tenths, by the ranks of the values: of eight or more
+ * runs it leaves out the outermost on both sides. Fewer than five runs cannot give that probability; the range is then that of all values.
  */
 export function rangeOfMedian(values: readonly number[]): Range {
   const ascending = inOrder(values);
@@ -72,7 +71,7 @@ export function valuesOf(cell: Cell): number[] {
   return [cell].flat().filter((value): value is number => Number.isFinite(value));
 }
 
-/** For several runs: the median, and the range from the lowest to the highest. */
+/** The text of a cell; for several runs the median, and the lowest and highest figure. */
 export function cellText(cell: Cell): string {
   if (typeof cell === 'string') return cell;
   const values = valuesOf(cell);

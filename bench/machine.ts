@@ -1,4 +1,4 @@
-// Commit, versions and machine, on which figures depend. Every page of results begins with them.
+// Describes the commit, versions and machine, on which figures depend. Every page of results begins with them.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync } from 'node:fs';
@@ -25,7 +25,7 @@ export async function describeMachine(servers?: Servers) {
     processor: cpus()[0]?.model ?? 'unknown',
     memoryGib: Math.round(totalmem() / 1024 ** 3),
     kernel: release(),
-    /** Whether /tmp is on a disk. If it is in memory, syncing costs nothing. */
+    /** Whether the folder for temporary files is on a disk. If it is in memory, syncing costs nothing. */
     dataOnDisk: statfsSync(tmpdir()).type !== tmpfsType,
     versions: {
       node: process.version.slice(1),
@@ -35,7 +35,7 @@ export async function describeMachine(servers?: Servers) {
   };
 }
 
-/** Ends with `+` if there were uncommitted changes. */
+/** The commit, with a `+` if there are uncommitted changes. */
 function describeCommit(): string {
   const git = (...args: string[]) =>
     execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();

@@ -21,7 +21,7 @@ const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures t
 npm run bench -- all [OPTION]…                     measures all scenarios but keys, servers, replicas, deletion, stream and desk
 npm run bench -- again RESULTS.json                repeats the failed scenarios of a session and adds their results
 npm run bench -- compare A.json B.json             shows what changed between two sessions
-npm run bench -- guard [RESULTS.json]              whether an event costs more than in that session, in three minutes
+npm run bench -- guard [RESULTS.json]              checks in three minutes whether an event costs more than in that session
 npm run bench -- page RESULTS.json                 writes the page and plots of a session again
 npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that already runs
 npm run bench -- merge A.hlog B.hlog [--out PATH]  adds up the logs of several generators
@@ -30,7 +30,7 @@ npm run bench -- client [OPTION]…                  measures the client library
 ${[scenariosUsage, optionsUsage, outsideUsage, clientUsage].join('\n\n')}
 `;
 
-/** Sessions whose results are published if run without options. */
+/** Sessions whose results are published when they run without options. */
 const published: readonly string[] = ['all', 'deletion', 'desk', 'keys', 'servers', 'replicas', 'stream'];
 
 const print = (text: string) => void process.stdout.write(text);
@@ -56,7 +56,7 @@ const commands: Readonly<Record<string, (args: readonly string[]) => Promise<voi
     await write(usualPath(`guard-${now.machine.commit}`, false), now);
     const worse = found.filter(({ verdict }) => verdict !== 'same' && verdict !== 'better');
     if (worse.length > 0)
-      throw new BenchError(`dearer than before: ${worse.map(({ way }) => way).join(', ')}`);
+      throw new BenchError(`an event costs more than before: ${worse.map(({ way }) => way).join(', ')}`);
   },
   again: async (args) => {
     const [path = ''] = files(args, 1, 'again takes one file');

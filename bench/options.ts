@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from './failure.js';
 
-/** Parses the text of an option, whose name is for the message. Throws BenchError for an invalid text. */
+/** Parses the text of an option. Throws BenchError, whose message has the name, if the text is invalid. */
 type Parse<Value> = (text: string, name: string) => Value;
 
 type Option = {
@@ -107,7 +107,7 @@ const table = {
   threads: usual(String(threads), 'N', 'threads of the load generator; more from 6 cores', whole),
   only: option('NAMES', 'runs only these scenarios of all, separated by commas', list),
   out: option('PATH', 'writes the results to PATH.json and PATH.md', text),
-  env: repeated('NAME=VALUE', 'environment of the API and the worker; repeatable', pair),
+  env: repeated('NAME=VALUE', 'an environment variable of the API and the worker; repeatable', pair),
   cpuProf: option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR', text),
   minutes: usual('5', 'N', 'length of half-load', whole),
   flatEvents: usual('1,10', 'LIST', 'millions of stored events, separated by commas', millions),

@@ -1,4 +1,4 @@
-// The progress that a session prints: a line at each beginning and end, and every two seconds a line in between.
+// Prints the progress of a session, each line with the time since the start.
 
 const everyMs = 2_000;
 

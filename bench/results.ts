@@ -1,4 +1,4 @@
-// The results of a session: the shape of the JSON file, and where files go.
+// The results of a session: the shape of the JSON file, where files go, and how they are read and written.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
@@ -60,7 +60,7 @@ export type FoundOf<Key extends keyof Results> = NonNullable<Results[Key]>;
 
 const folder = fileURLToPath(new URL('../../bench/results/', import.meta.url));
 
-/** Where results go without --out: with standard options beside the sources, to be published. */
+/** Where results go without --out: with standard options into the sources' folder, to be published. */
 export function usualPath(name: string, standard: boolean): string {
   const runs = fileURLToPath(new URL('../../.data/bench/', import.meta.url));
   return `${standard ? folder : runs}${name}`;
@@ -79,12 +79,12 @@ export function writeFiles(
   for (const [name, svg] of Object.entries(plots)) writeFileSync(`${path}-${name}.svg`, svg);
 }
 
-/** Shows a plot on the page of that path. `shows`: for readers who do not see it. */
+/** The Markdown that shows a plot on the page of that path. `shows` is for readers who cannot see it. */
 export function plotLink(path: string, name: string, shows: string): string {
   return `![${shows}](${basename(path)}-${name}.svg)`;
 }
 
-/** Reads the results of a session. Throws BenchError, which names the file, if it holds anything else. */
+/** Reads the results of a session. Throws BenchError, which names the file, if it contains anything else. */
 export function readResults(path: string): Results {
   let results: Results | null = null;
   try {
@@ -96,7 +96,7 @@ export function readResults(path: string): Results {
   throw new BenchError(`${path} does not contain the results of a session`);
 }
 
-/** Throws BenchError, which names the file, if it cannot be read. */
+/** Reads a file. Throws BenchError, which names the file, if that fails. */
 export function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');

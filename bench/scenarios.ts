@@ -1,4 +1,4 @@
-// All scenarios that the command line takes, and what each measures.
+// All scenarios of the command line, and what each measures.
 
 import { deletionNames } from './deletion/deletions.js';
 import { BenchError } from './failure.js';
@@ -22,7 +22,8 @@ const scenarios: Readonly<Record<string, string>> = {
   backfill: '3 million flights by the import program',
   producer: 'events by the library for servers, from one process',
   servers: 'CPU of an event with one, two and three Redis masters and ClickHouse servers',
-  replicas: 'an event that none, one or two replicas of Redis have to have on disk; twenty take-overs',
+  replicas:
+    'cost and latency of an event that none, one or two replicas of Redis must have on disk; twenty take-overs',
   'deletion-one': 'a deletion of one user, by stored events',
   'deletion-bulk': 'a deletion of one percent of the users',
   'deletion-beside': 'a deletion of one percent of the users under ingestion',

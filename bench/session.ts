@@ -41,7 +41,7 @@ export async function runSession(
   const found: Found = {};
   const failures: Failure[] = [];
 
-  /** Runs the requested ones of these scenarios. */
+  /** Runs those of these scenarios that were requested. */
   const attempt = async (scenarios: readonly string[], run: () => Promise<Found>) => {
     const scenario = scenarios.filter((name) => wanted.has(name)).join(', ');
     if (scenario === '') return;
@@ -53,7 +53,7 @@ export async function runSession(
       progress.say(`${scenario} FAILED: ${describeFailure(error)}`);
     }
   };
-  /** Each of these groups has a deployment of its own. */
+  /** Runs a group of scenarios on a deployment of its own. */
   const alone = (
     scenarios: readonly string[],
     run: (context: Context) => Promise<Found>,
@@ -77,7 +77,7 @@ export async function runSession(
       } finally {
         await peers.stop();
         await deployment.stop();
-        if (!isDone) for (const words of lastWordsOf(deployment)) progress.say(words);
+        if (!isDone) for (const words of lastOutputsOf(deployment)) progress.say(words);
       }
     });
 
@@ -117,17 +117,17 @@ export async function runSession(
 async function assertBalanced(sluice: Deployment['sluice'], sinceMs: number): Promise<void> {
   const found = await withRedis(sluice, (redis) => findUnbalanced(sluice, redis, sinceMs));
   if (found.length > 0)
-    throw new BenchError(`the books do not balance: ${JSON.stringify(found.slice(0, 3))}`);
+    throw new BenchError(`the ledger does not balance: ${JSON.stringify(found.slice(0, 3))}`);
 }
 
-/** The last output of each process of the service, which may be the only place that says why a scenario failed. */
-function lastWordsOf({ sluice: { api, workers, clickhouses } }: Deployment): string[] {
+/** The last output of each process of the service, since perhaps only that shows why a scenario failed. */
+function lastOutputsOf({ sluice: { api, workers, clickhouses } }: Deployment): string[] {
   return [...api, ...workers, ...clickhouses].map(
-    (child) => `${child.name} wrote last:\n${child.output().slice(-wordsCharsMax)}`,
+    (child) => `${child.name} wrote last:\n${child.output().slice(-outputCharsMax)}`,
   );
 }
 
-const wordsCharsMax = 2_000;
+const outputCharsMax = 2_000;
 
 export function chooseWrk({ say }: Pick<Progress, 'say'>, wrk: Wrk | undefined): Wrk | undefined {
   if (wrk === undefined) {

@@ -1,5 +1,5 @@
-// The page in which the bench measures the client library. Each function measures one thing and returns figures; the library sends during
-// the `await`s between them. The page is isolated from other sites, so that its clock has a resolution of microseconds.
+// The page in which the bench measures the client library. Each function measures one thing and returns figures. The library sends only
+// during `await`s. The page is isolated from other sites, so that its clock has a resolution of microseconds.
 
 const measured = {};
 window.measured = measured;
@@ -7,14 +7,14 @@ window.measured = measured;
 const appId = '1';
 const properties = { product: 'Espresso machine', price: 249.5, currency: 'EUR', quantity: 1 };
 let warnings = 0;
-// Warnings are only counted: printing them is not the library's cost.
+// Counts warnings instead of printing them, since printing is not a cost of the library.
 console.warn = () => {
   warnings++;
 };
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Milliseconds from the start of the script until the library records, including compilation. */
+/** Starts the script; returns the milliseconds until the library records, including compilation. */
 measured.start = (script) => {
   const element = document.createElement('script');
   element.text = script;
@@ -28,7 +28,7 @@ measured.start = (script) => {
 
 measured.waiting = () => Object.keys(localStorage).filter((key) => key.includes(':q:')).length;
 
-/** Tracks events until this many are waiting in storage. None may be sent during this. */
+/** Tracks events until this many are waiting in storage. The library must not be able to send any meanwhile. */
 measured.fill = (count) => {
   for (let n = measured.waiting(); n < count; n++) window.sluice.track('Product Viewed', properties);
   return measured.waiting();

@@ -1,5 +1,5 @@
-// What does the client library cost a page? Measures calls with an empty and with a full queue; ten thousand calls in a row; properties of
-// 300,000 elements; the start; bytes over the wire and in storage. Runs in a real browser, round after round.
+// What does the client library cost a page? Measures in a real browser, in several rounds: calls with an empty and with a full queue; ten
+// thousand events in a row; properties of 300,000 elements; the start; bytes over the wire and in storage.
 
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
@@ -23,7 +23,7 @@ const title = 'Options of client, in Chromium; it takes about 2 minutes';
 export const clientUsage = `${usageOf(title, table)}
 Only a run with the standard number of rounds and the usual script writes its results.`;
 
-/** Runs the scenario and writes its results. Rejects if a page did not do what was asked. */
+/** Runs the scenario and writes its results. Rejects if a page did not do its part. */
 export async function client(args: readonly string[]): Promise<void> {
   const { rounds, script: file } = readTable(table, args);
   const missing = withoutBrowser(wholeBrowser);

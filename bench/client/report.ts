@@ -16,10 +16,10 @@ export type ClientResults = {
   };
 };
 
-/** The values of all runs. If there is a bound on their median, it is in the same unit. */
+/** The values of all runs, and perhaps a bound of their median in the same unit. */
 type Figure = readonly [what: string, unit: string, values: readonly number[], bound?: number];
 
-/** The first bad values in an object each cause a warning that names the key; the rest cause a single one. */
+/** How many warnings are allowed: one for each of the first bad values in an object, and one for the rest. */
 const warningsMax = (form: string): number =>
   form === 'an object of objects for properties' ? clientLimits.propertiesDroppedMax + 1 : 1;
 

@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers';
 import type { Browser, Page } from 'playwright-core';
 import { BenchError } from '../failure.js';
 
-/** Messages in a full queue: nearly the maximum that the library keeps. */
+/** How many messages a full queue has: nearly the maximum that the library keeps. */
 export const waitingMessages = 4_800;
 export const tracksInARow = 10_000;
 export const calls = ['track', 'identify', 'addUserProperties', 'addEventProperties'] as const;
@@ -20,7 +20,7 @@ const pauseMs = 1_200;
 const callsInARow = 40;
 const callsApart = 3;
 
-/** Calls in a row: their mean and the longest; and calls with a pause before each. */
+/** The mean and the longest of calls in a row, and calls with a pause before each; in µs. */
 type CallFigures = { readonly us: number; readonly longestUs: number; readonly apartUs: readonly number[] };
 type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
 
@@ -41,9 +41,9 @@ export async function startClientSite() {
     if (incoming.url !== '/api/collect') {
       const [type, page] = incoming.url === '/measure.js' ? ['javascript', script] : ['html', html];
       reply.writeHead(200, { 'content-type': `text/${type}`, ...isolated }).end(page);
-    } else if (site.takes) {
+    } else if (site.accepts) {
       const { messages } = JSON.parse(body) as { messages: { id: string }[] };
-      site.taken += messages.length;
+      site.accepted += messages.length;
       reply.end(JSON.stringify({ messages: messages.map(({ id }) => ({ id, status: 'stored' })) }));
     } else {
       const err = { code: 'overloaded', message: 'wait' };
@@ -55,8 +55,8 @@ export async function startClientSite() {
   const site = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
     /** Whether the server accepts messages, or asks the library to wait. */
-    takes: true,
-    taken: 0,
+    accepts: true,
+    accepted: 0,
     close: () => {
       server.close();
       server.closeAllConnections();
@@ -65,7 +65,7 @@ export async function startClientSite() {
   return site;
 }
 
-/** Measures a build of the script once. Throws BenchError if a page did not do what was asked. */
+/** Measures a build of the script once. Throws BenchError if messages are missing or sent against the plan. */
 export async function runClient(browser: Browser, site: ClientSite, script: string) {
   const onPage = async <T>(use: (page: Page) => Promise<T>): Promise<T> => {
     const context = await browser.newContext();
@@ -91,21 +91,22 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
     return found as Readonly<Record<Call, CallFigures>>;
   };
 
-  site.takes = true;
+  site.accepts = true;
   const empty = await onPage(async (page) => {
     const cold = await start(page);
     return { cold, calls: await callsOf(page, () => page.evaluate('sluice.flush()')) };
   });
   const tracks = await onPage(async (page) => {
     await start(page);
-    const takenBefore = site.taken;
+    const acceptedBefore = site.accepted;
     const found = await ask<{ ms: number; longestTaskMs: number }>(page, 'manyTracks', tracksInARow);
-    const taken = site.taken - takenBefore;
+    const accepted = site.accepted - acceptedBefore;
     const dropped = (await page.evaluate('sluice.droppedCount')) as number;
-    if (taken + dropped !== tracksInARow) throw new BenchError(`${taken} taken and ${dropped} dropped`);
+    if (accepted + dropped !== tracksInARow)
+      throw new BenchError(`${accepted} accepted and ${dropped} dropped`);
     return found;
   });
-  site.takes = false;
+  site.accepts = false;
   const large = await onPage(async (page) => {
     await start(page);
     const found: LargeFigures[] = [];
@@ -118,7 +119,7 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
     await start(page);
     const storedCharacters = await ask<number>(page, 'storedCharacters', 100);
     await ask(page, 'fill', waitingMessages);
-    // The server asks to wait; from then on the library sends nothing.
+    // The server now asks to wait, so from here on the library sends nothing.
     await page.evaluate('sluice.flush()');
     await page.reload();
     const startMs = await start(page);

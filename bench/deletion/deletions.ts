@@ -41,7 +41,7 @@ const sizeShares = [0.1, 0.3, 1];
 /** The population grows by whole thousands of customers with ten events each. */
 const eventsStep = 10_000;
 const beforeSeconds = 15;
-/** The first seconds of a load are skipped, since its connections are new. */
+/** The first part of a load is left out, since its connections are new. */
 const newMs = 3_000;
 /** The first set of customers of each scenario; every run deletes another set. */
 const sets = { bulk: 1, beside: 11, many: 21, one: 22 };
@@ -86,7 +86,7 @@ async function runOnes(context: DeletionContext, set: number, repeats: number) {
   const { population } = context;
   const everywhere: OneRun[] = [];
   for (let repeat = 0; repeat < repeats; repeat += 1) {
-    // The customers added last, so that all inserts since the previous size contain events of theirs.
+    // Customers who were added last: all inserts since the previous size contain events of theirs.
     const customer = memberOfSet(set, population.customers / 100 - 1 - repeat);
     everywhere.push(await runOne(context, population.nameOf(customer)));
   }
@@ -99,7 +99,7 @@ async function runOnes(context: DeletionContext, set: number, repeats: number) {
   return { events: population.events, everywhere, inOnePart };
 }
 
-/** The latencies are those of the ingestion's acknowledgements, from when each request was due. */
+/** Deletes while events arrive. The latencies are those of the events' acknowledgements, from when each request was due. */
 async function runBeside(context: Context, deletion: DeletionContext, repeats: number) {
   const { deployment, options, progress } = context;
   const ratePerSecond = await rateOfHalfLoad(context);

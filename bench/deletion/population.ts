@@ -1,6 +1,6 @@
 // The rows on which deletions are measured, and the check of what is left of them. ClickHouse itself makes the rows: customers with ten
-// events each, in both environments of the account; every tenth customer has a merged anonymous past. Each insert has a segment number from
-// the past, as if the rows had been loaded over months.
+// events each, in both environments of the account. Every tenth customer was anonymous at first. Each insert has a segment number from the
+// past, as if the rows had been loaded over months.
 
 import { columns } from '../../src/clickhouse/tables.js';
 import { insertEvents, type MadeEvents, rowsPerInsert } from '../deployment/made-events.js';
@@ -42,8 +42,8 @@ export class Population {
   #all: Fingerprints | undefined;
 
   /**
-   * `appIds`: those of Main Production and another environment. `eventsMax`: how many events there will be, so that all inserts lie in the
-   * past: a deletion leaves what was accepted after its request. The markers are identities, by customer, that occur nowhere else.
+   * `appIds`: of Main Production and another environment. `eventsMax`: how many events there will be, so that all inserts can lie in the
+   * past, since a deletion leaves what was accepted after its request. `markers`: identities that occur nowhere else, by customer.
    */
   constructor(
     { rows }: Rows,
@@ -71,13 +71,13 @@ export class Population {
     this.customers += range.customers;
   }
 
-  /** One of every hundred customers. Each `set` below 50 selects different ones. */
+  /** One of every hundred customers. Each `set` below 100 selects different ones. */
   customersOfSet(set: number, countMax = Number.POSITIVE_INFINITY): number[] {
     const count = Math.min(countMax, this.customers / 100);
     return Array.from({ length: count }, (_, hundred) => memberOfSet(set, hundred));
   }
 
-  /** The name by which a deletion names a customer: the user_id for half of those with an anonymous past, otherwise the identity. */
+  /** How a deletion names a customer: by the user_id for half of those who were anonymous at first, otherwise by the identity. */
   nameOf(customer: number): User {
     return customer % (2 * mergedEvery) === 0
       ? { user_id: firstUserId + customer }
@@ -89,8 +89,8 @@ export class Population {
   }
 
   /**
-   * Calls `work` with the number of the users' rows; it has to delete them. Rejects unless they have no row left and all other rows are
-   * exactly the same.
+   * Calls `work`, which must delete the users, with the number of their rows. Rejects unless all these rows are gone and all other rows are
+   * unchanged.
    */
   async comparing<Result>(users: readonly User[], work: (rows: number) => Promise<Result>): Promise<Result> {
     await this.#noteTargets(users);
@@ -168,7 +168,7 @@ export class Population {
     };
   }
 
-  /** Inserts properties and identifications of the customers with an anonymous past. */
+  /** Inserts properties and identifications of the customers who were anonymous at first. */
   async #insertUsers(segment: bigint, { firstCustomer, customers }: Range): Promise<void> {
     const [main, other] = this.#appIds;
     const insert = (table: 'user_properties' | 'user_identities', each: number, values: string) =>
@@ -212,7 +212,7 @@ export function memberOfSet(set: number, hundred: number): number {
 const isTarget = `AND ((identity != '' AND identity IN (SELECT identity FROM default.bench_targets))
   OR (user_id IS NOT NULL AND assumeNotNull(user_id) IN (SELECT user_id FROM default.bench_targets WHERE user_id > 0)))`;
 
-/** The columns of a table, with the time of acceptance, whose rows need no id. */
+/** The columns of a table but its id and time, for rows that need neither. */
 function withoutId(table: 'user_properties' | 'user_identities'): string {
   return columns[table].filter((column) => column !== 'event_id' && column !== 'time').join(', ');
 }

@@ -25,14 +25,14 @@ export type ManyRun = Awaited<ReturnType<typeof runMany>>;
 const secondsMax = 300;
 const tracesSecondsMax = 180;
 const traceLookEveryMs = 1_000;
-/** Rounds start at least this far apart. Runs wait before they start, so that they do not measure this pause. */
+/** More than the least distance between two rounds. Runs wait this long before they start, so that they do not measure that distance. */
 const roundEveryMs = 4_500;
 const manyEveryMs = 55;
 const manyPollEveryMs = 10;
-/** As many polls per second as a token is allowed. */
+/** Keeps polls below the number that a token is allowed per second. */
 const pollEveryMs = 15;
 
-/** Events that arrive before and during a deletion. Whatever else needs the machine has to wait until `completed`. */
+/** Events that arrive before and during a deletion. Other work on the machine must wait until `completed`. */
 type Beside = { begin(): Promise<void>; completed(): void; end(): Promise<void> };
 
 /** Deletes customers in one request; one of them must have a marker. */
@@ -54,7 +54,7 @@ export async function runBulk(
     const cpuSince = startCpu(deployment);
     const sentAt = performance.now();
     const requestId = await api.submit(users);
-    /** From the moment the submission was sent. */
+    /** This and `completeSeconds` count from when the submission was sent. */
     const answeredSeconds = secondsSince(sentAt);
     await api.untilComplete(requestId, secondsMax);
     const completeSeconds = secondsSince(sentAt);
@@ -65,7 +65,7 @@ export async function runBulk(
     if (found.reduce((sum, of) => sum + of.rows, 0) !== rows) {
       throw new BenchError('the evidence counts other rows than the tables held');
     }
-    /** From `complete` to the start of the first search that found nothing. */
+    /** Both count from `complete` to the start of the first search that finds nothing. */
     const [partsGoneSeconds, redisRewrittenSeconds] = await Promise.all([
       untilGone(completeAt, async () => {
         const replaced = await countReplacedParts(deployment, 'deletion_targets');
@@ -113,7 +113,7 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
 
 type Parts = Awaited<ReturnType<typeof readParts>>;
 
-/** The bytes of files that did not exist before. A mask rewrites a small file and hard-links the others. */
+/** The bytes of files that did not exist before. (A mask rewrites a small file and hard-links the others.) */
 function newBytes(before: Parts, after: Parts): number {
   const old = new Set([...before.values()].flatMap(({ bytes }) => [...bytes.keys()]));
   const files = [...after.values()].flatMap(({ bytes }) => [...bytes]);
@@ -150,7 +150,7 @@ export async function runMany(
         await pause(manyPollEveryMs);
         for (const [requestId, sentAt] of [...pending]) {
           await pause(pollEveryMs);
-          // Rounds take the oldest requests first, so requests after a pending one are mostly pending too.
+          // Rounds take the oldest requests first, so the requests after a pending one are mostly pending too.
           if (!(await api.isComplete(requestId))) break;
           waited.push(secondsSince(sentAt));
           pending.delete(requestId);

@@ -1,5 +1,5 @@
-// What does a privacy desk cost that never stops, and how does that grow with the tables? Events come in at a constant rate, for a number
-// of minutes each, with a deletion request for one user every ten seconds; among the most stored events also without requests, and with
+// What do deletion requests cost that never stop, and how does that grow with the tables? For each table size, events arrive at a constant
+// rate for some minutes, with a deletion request for one user every ten seconds; with the largest tables also without requests, and with
 // requests for ten users. At the end no query may show a row of the named users.
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -23,13 +23,13 @@ export type StreamResult = {
 export type StreamRun = Awaited<ReturnType<typeof runOne>>;
 
 const requestEveryMs = 10_000;
-/** A request that has waited longer is polled less often: otherwise many of them would exceed the token's limit. */
+/** Requests that have waited longer are polled less often: otherwise many of them would exceed the token's limit. */
 const poll = { everyMs: 100, shareOfWait: 0.05 };
-/** Users of each request: 0 stands for no requests. */
-const usersAmongMost = [0, 1, 10];
-const usersAmongFewer = [1];
+/** The numbers of users per request; 0 means no requests. */
+const usersAtMostEvents = [0, 1, 10];
+const usersAtFewerEvents = [1];
 const usualRatePerSecond = 2_000;
-/** A request that no poll has seen hidden after this long is stuck. */
+/** The run fails if the users of a request are not hidden after this. */
 const hiddenSecondsMax = 600;
 
 export async function runStream(context: Context): Promise<StreamResult> {
@@ -41,12 +41,12 @@ export async function runStream(context: Context): Promise<StreamResult> {
   const population = new Population(deployment, api.appIds, most);
   const runs: StreamRun[] = [];
   for (const events of sizes) {
-    // These have their events in many parts; those of earlier customers lie in the oldest ones.
+    // Only new customers have events in many parts: those of earlier customers lie in the oldest parts.
     const firstCustomer = population.customers;
     await population.fill(events);
     await mergesEnded(deployment);
     progress.say(`${events} events of ${population.customers} customers`);
-    for (const usersOfRequest of events === most ? usersAmongMost : usersAmongFewer) {
+    for (const usersOfRequest of events === most ? usersAtMostEvents : usersAtFewerEvents) {
       const requests = usersOfRequest === 0 ? 0 : Math.floor((minutes * 60_000) / requestEveryMs);
       const customers = population
         .customersOfSet(runs.length)
@@ -82,7 +82,7 @@ async function runOne(
   for (let at = 0; at < users.length; at += usersOfRequest) {
     await pause(Math.max(0, startedAt + hidden.length * requestEveryMs - performance.now()));
     hidden.push(msUntilHidden(api, users.slice(at, at + usersOfRequest)));
-    // It is awaited at the end; until then a rejection must not count as unhandled.
+    // Awaited at the end; until then a rejection must not count as unhandled.
     hidden.at(-1)?.catch(() => undefined);
   }
   await pause(Math.max(0, startedAt + streamMinutes * 60_000 - performance.now()));
@@ -93,7 +93,7 @@ async function runOne(
   const shown = await rowsShown(deployment, users);
   if (shown > 0) throw new BenchError(`${shown} rows of hidden users are shown`);
   return {
-    /** How many were stored before. */
+    /** How many events were stored before. */
     events,
     usersOfRequest,
     requests: found.length,

@@ -1,5 +1,6 @@
-// The deployment under test: the processes of production on loopback ports, a Redis that syncs its file before every answer, and data in a
-// temporary folder. Each run gets its own environment, so that its rows can be counted.
+// The deployment under test: the processes of production on loopback ports, with the settings of test/harness/sluice.ts (which seal segments
+// earlier than production does), a Redis that syncs its file before every answer, and data in a temporary folder. Each run gets its own
+// environment, so that its rows can be counted.
 
 import { resolve } from 'node:path';
 import { Redis } from 'ioredis';
@@ -19,25 +20,21 @@ export type CpuTimes = Readonly<Partial<Record<ProcessName, number>>>;
 
 export type Limits = 'none' | Readonly<Record<string, number>>;
 
-/** It is also the subject of measured runs. */
+/** Also the subject of measured runs. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
 type DeploymentOptions = {
   /** Environment of the API process and the worker; overrides the defaults. */
   readonly env?: NodeJS.ProcessEnv;
-  /**
-   * How many Redis masters and ClickHouse servers there are, all reached by ports. Without it there is one of each, reached by a socket.
-   */
+  /** How many Redis masters and ClickHouse servers there are, all reached by ports. By default one of each, Redis by its socket. */
   readonly servers?: number;
-  /**
-   * With 1 and more, Redis is a primary with two replicas and sentinels, reached by ports, and this many replicas have to confirm a record.
-   */
+  /** From 1 on, Redis is a primary with two replicas and sentinels, reached by ports, and this many replicas must confirm a record. */
   readonly replicasAck?: number;
   /** Writes V8 CPU profiles of the API process and the worker into this folder when they stop. */
   readonly cpuProf?: string;
 };
 
-/** As for the embedded Redis of `npm start`. Above 2 GiB of backlog the API refuses records in any case. */
+/** Far more than the 2 GiB of backlog from which on the API refuses records. */
 export const redisMemoryBytesMax = 6 * 1024 ** 3;
 
 const profiler = new URL('./profile-process.js', import.meta.url);

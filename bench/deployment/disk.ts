@@ -7,8 +7,8 @@ import { BenchError } from '../failure.js';
 import { numberOf, type Rows } from './stored.js';
 
 /**
- * How many files below a folder contain a text. ClickHouse's files are compressed: a text can be found in them only if no four consecutive
- * letters of it occurred before.
+ * Counts the files below a folder that contain a text. ClickHouse's files are compressed: a text can be found in them only if no four
+ * consecutive letters of it occurred earlier in the file.
  */
 export function countFilesWith(text: string, folder: string): Promise<number> {
   const args = ['--recursive', '--files-with-matches', '--fixed-strings', '--regexp', text, folder];

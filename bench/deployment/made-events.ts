@@ -1,4 +1,4 @@
-// Events that ClickHouse itself generates, stored as workers store them: in segments with markers.
+// Lets ClickHouse itself generate events, stored as workers store them: in segments with markers.
 
 import { columns } from '../../src/clickhouse/tables.js';
 import type { Rows } from './stored.js';

@@ -1,4 +1,4 @@
-// Measures CPU between two moments: that of the deployment's processes, of the bench, and of other programs.
+// Measures the CPU time of the deployment's processes, of the bench and of other programs between two moments.
 
 import { type CpuTimes, type ProcessName, processNames } from './deployment.js';
 import { machineMicroseconds } from './processes.js';
@@ -44,7 +44,7 @@ export function perRecord(times: CpuTimes, records: number): CpuTimes {
   return Object.fromEntries(Object.entries(times).map(([name, used]) => [name, used / records]));
 }
 
-/** Runs `work` in this process, and settles with its result, seconds and CPU. For loads that the bench itself sends. */
+/** Runs `work`, a load that this process sends; settles with its result, seconds and CPU. */
 export async function generating<Result>(work: () => Promise<Result>) {
   const [startedAt, before] = [performance.now(), process.cpuUsage()];
   const result = await work();

@@ -1,4 +1,4 @@
-// CPU time and memory of processes, from /proc. CPU time per event depends less on other load on the machine than events per second do.
+// Reads CPU time and memory of processes from /proc. Other load on the machine changes CPU time per event less than events per second.
 
 import { readdirSync, readFileSync } from 'node:fs';
 

@@ -1,4 +1,4 @@
-// Runs a program that sends to the deployment, started as a user would start it: how long it takes, and what it costs both sides.
+// Runs a program that sends to the deployment, as a user would start it, and measures its time and the CPU of both sides.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

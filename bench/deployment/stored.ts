@@ -11,10 +11,10 @@ export type Records = Readonly<Partial<Record<RecordTable, number>>>;
 /** Stored records of one environment, and the number of distinct event ids. */
 export type Stored = Records & { readonly ids: number };
 
-/** Where acknowledged records end up: in ClickHouse, or where a peer stores them. */
+/** Where acknowledged records are: in ClickHouse, or where a peer stores them. */
 export type Store = { readonly stored: (appId: string) => Promise<Stored> };
 
-/** Each query costs ClickHouse some milliseconds of CPU. */
+/** Not more often, since each query costs ClickHouse some milliseconds of CPU. */
 const lookEveryMs = 100;
 const merged = { lookEveryMs: 200, msMax: 30_000 };
 /** If no new record appears for this long, the missing ones are lost. */
@@ -86,7 +86,7 @@ export async function assertStored(store: Store, appId: string, acknowledged: Re
   }
 }
 
-/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for merges of an earlier run. */
+/** Settles when ClickHouse is not merging, or after 30 s, so that a run does not pay for the merges of an earlier one. */
 export async function mergesEnded(store: Rows): Promise<void> {
   const deadline = performance.now() + merged.msMax;
   while (performance.now() < deadline && (await numberOf(store, 'count()', 'system.merges')) > 0) {

@@ -26,7 +26,7 @@ const suppressedUsers = 1_000_000;
 const eventsPerExpired = 5;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;
-/** A set without the first customers, since the loners have events of theirs. */
+/** A set without those customers of whom some events became those of loners. */
 const setOfPreviews = 40;
 
 export async function runDesk(context: Context) {
@@ -69,7 +69,7 @@ export async function runDesk(context: Context) {
     await preview('the exported user', [{ identity: exportedUser }]),
     await preview('many users', named),
   ];
-  // Before the submissions, since a run of retention makes way for deletions.
+  // Before the submissions, since a run of retention gives way to deletions.
   const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   let requestId = '';
   /** The ms until the answer to each submission of one user, and to each status request. */

@@ -54,9 +54,9 @@ export async function runExport(deployment: Deployment, accessToken: string, rec
     const { api = 0, clickhouse = 0 } = readCpu().used;
     return {
       gzip,
-      /** As received, so compressed with gzip. */
+      /** The bytes received, which are compressed with gzip. */
       bytes: read.bytes,
-      /** From the request for the data. */
+      /** This and `seconds` count from the request for the data. */
       firstByteSeconds: read.firstByteSeconds,
       seconds,
       cpu: { api: api / 1e6, clickhouse: clickhouse / 1e6 },

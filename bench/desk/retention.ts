@@ -1,5 +1,5 @@
-// What does it cost to delete expired events? A run of retention deletes a month of them: it drops the whole partition if nothing else is
-// in it, and otherwise deletes the expired rows from it. The bench itself runs the worker's code.
+// What does it cost to delete expired events? A run of retention deletes a month of them: it drops the whole partition if that holds nothing
+// else, and otherwise deletes only the expired rows. The bench itself runs the worker's code.
 
 import { pino } from 'pino';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -54,7 +54,7 @@ export async function runRetention({ deployment, options, progress }: Context, r
       const outcome = await expireRows(retention, nowMs);
       const { seconds, used, own } = read();
       if (beside > 0 !== (await mutations()) > mutationsBefore) {
-        throw new BenchError('the month was deleted in another way');
+        throw new BenchError('the month was not deleted in the expected way');
       }
       const left = await count(expired);
       if (outcome !== 'done' || left > 0 || (await count(kept)) !== others) {

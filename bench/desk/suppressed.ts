@@ -1,5 +1,5 @@
-// How much more does an event of another user cost before its commit when users of its account are suppressed? This process reads and
-// prepares the events of requests, alternately without and with suppressed users.
+// How much more does an event cost before its commit when other users of its account are suppressed? This process reads and prepares the
+// events of requests, alternately without and with suppressed users.
 
 import { randomBytes } from 'node:crypto';
 import { eventKind } from '../../src/ingest/event.js';
@@ -40,7 +40,7 @@ export function measureSuppressed(suppressed: number) {
     }));
     return found.slice(warmUps);
   };
-  // Both kinds of requests first, since V8 has seen both in a running service too.
+  // Warms up with both kinds of requests, since V8 has seen both in a running service too.
   for (let i = 0; i < warmUps; i += 1) for (const bodies of [alone, bulk]) costOf(bodies, many);
   return { suppressed, alone: measure(alone), inBulk: measure(bulk) };
 }

@@ -20,8 +20,8 @@ export type BacklogResult = Awaited<ReturnType<typeof runBacklog>>;
 
 const standardRate = 5_000;
 /**
- * Two commits of the bulk load, 1200 rows, fill a segment. While ClickHouse is away and the workers run, a segment is sealed after 250 ms,
- * in which the standard rate brings as many rows. Without this setting there would be fewer and larger segments.
+ * With this, two commits of the bulk load, 1200 rows, fill a segment: as many as the standard rate brings in a quarter of a second. Without
+ * it there would be fewer and larger segments, since stopped workers seal none by age.
  */
 export const backlogEnv = { SEGMENT_BYTES_MAX: '250000' };
 const bulk = { way: 'bulk-100', events: 100, connections: 6 };
@@ -59,7 +59,7 @@ export async function runBacklog({ deployment, options, progress }: Context) {
     redisBytesPerEvent,
     /** The highest ratio of memory in Redis to bytes of rows, over the large sealed segments. */
     memoryTimesMost: Math.max(...large.map(({ bytes, memoryBytes }) => memoryBytes / bytes)),
-    /** Of the events that kept arriving, one per request. */
+    /** The rate of the events that kept arriving, one per request. */
     ratePerSecond,
     drainSeconds,
     drainedPerSecond: events / drainSeconds,

@@ -78,7 +78,7 @@ export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, ap
         /** From the API's answer to the first answer of ClickHouse that shows the probe. */
         ms: spreadOf(queryable),
         probes: queryable.totalCount,
-        /** How often the bench asked ClickHouse: the cost of measuring. */
+        /** How often the bench asked ClickHouse, which is the cost of measuring. */
         questionsPerSecond: questions / ((performance.now() - startedAt) / 1000),
       };
     },

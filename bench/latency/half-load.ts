@@ -1,5 +1,5 @@
-// At half load: how long do acknowledgements take, when can an event be queried, and does memory grow? One run of several minutes, recorded
-// second by second, then the floors at the same rate: a server that only answers, and one that first syncs the bytes to disk.
+// How long do acknowledgements take at half load, when can an event be queried, and does memory grow? One run of several minutes is recorded
+// second by second. The floors follow at the same rate: a server that only answers, and one that first syncs the bytes to disk.
 
 import type { Context } from '../context.js';
 import type { ProcessName } from '../deployment/deployment.js';

@@ -13,7 +13,7 @@ export type BodyOptions = {
   readonly appIds: readonly string[];
   /** The prefix of idempotency keys; each thread of each run has its own. */
   readonly keyPrefix: string;
-  /** Users have the prefix in their names, so no other load has the same users. */
+  /** Whether users have the prefix in their names, so that no other load has the same users. */
   readonly ownUsers?: boolean;
   /** Records to send instead of those of the way. */
   readonly payloads?: readonly object[];
@@ -22,9 +22,9 @@ export type BodyOptions = {
   readonly ahead?: number;
 };
 
-/** Records per batch of bodies. */
+/** About how many records one batch of bodies has. */
 const batchRecords = 1_000;
-/** Bodies may repeat after this many: with fewer users, some would reach their limits. */
+/** Bodies may repeat after this many. With fewer, some users would reach their limits. */
 const repeatedAfter = { bodies: 128_000, bytes: 40_000_000 };
 /** Bodies made in advance must fit into memory. */
 const aheadBytesMax = 1_500_000_000;
@@ -99,7 +99,7 @@ export function readPayloads(path: string): object[] {
       if (line.trim() === '') return [];
       const value = parsed(line);
       if (typeof value === 'object' && value !== null && !Array.isArray(value)) return [value];
-      throw new BenchError(`--payloads ${path}: line ${index + 1} is no JSON object`);
+      throw new BenchError(`--payloads ${path}: line ${index + 1} is not a JSON object`);
     });
   if (records.length === 0) throw new BenchError(`--payloads ${path} has no records`);
   return records;

@@ -1,7 +1,7 @@
 // The records of a load: events as backend producers send them, about 230 bytes each with the envelope, user properties, identifications,
 // and requests of the client library. They are made before any clock starts.
 
-/** So many that no user reaches a rate limit as long as fewer events per second are sent than there are users. */
+/** So many that no user reaches a rate limit while fewer events per second are sent than there are users. */
 const users = 200_000;
 const currencies = ['EUR', 'USD', 'GBP', 'JPY'];
 const plans = ['free', 'pro', 'team'];
@@ -77,7 +77,7 @@ export const collectOf: MakeRequest = (number, keyPrefix) => {
   return { sent_at: sentAt.toISOString(), messages };
 };
 
-/** A user with a device. The identity is unique over all numbers and runs; the device's number may occur in another run. */
+/** A user with a device. The identity is unique over all numbers and runs, but the user_id of the device may occur in another run. */
 export function newUserOf(number: number, keyPrefix = ''): { identity: string; userId: string } {
   let hash = 0;
   for (const character of keyPrefix) hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;

@@ -7,7 +7,7 @@ import { bitBucketSize, type Histogram, newHistogram, record } from './histogram
 /** How a request ended: its status as text, with a refusal's code, or one of `endings`. */
 type Ending = string;
 
-/** Ways to end without a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
+/** Endings other than a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
 export const endings = {
   timeout: 'timeout',
   connection: 'connection',
@@ -15,7 +15,7 @@ export const endings = {
   unsent: 'unsent',
 } as const;
 
-/** The endings that have a latency: good answers, and requests that waited in vain. An error that comes fast is not a fast answer. */
+/** The endings whose latency counts: good answers, and requests that waited in vain. A fast error is not a fast answer. */
 const latent: readonly Ending[] = ['200', endings.timeout, endings.unsent];
 
 /**

@@ -22,13 +22,13 @@ export type SenderOptions = {
   readonly requests?: number;
   /** The body of a good answer; null accepts any answer with status 200. */
   readonly answer: string | null;
-  /** Whether requests that are due but have no free connection are sent after the end; otherwise they count as unsent. */
+  /** Whether requests that were due but had no free connection are still sent after the end; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
   /** Ends the load early; requests under way are still answered. */
   readonly stop?: AbortSignal;
 };
 
-/** What one thread sends: the requests of a way, by its name. */
+/** What one thread sends: requests of the way with this name. */
 export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'requests' | 'stop'> &
   Omit<BodyOptions, 'way' | 'payloads'> & {
     readonly way: string;
@@ -106,7 +106,7 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
     };
     const step = () => {
       const now = performance.now();
-      // This comes first, even after the end: a late timer must not make requests count as unsent while connections are free.
+      // Sends first, even after the end: a late timer must not make requests count as unsent while connections are free.
       while (!isOver && next < requests && dueAt(next) <= now && underWay < options.connections) {
         next += 1;
         void sendOne(dueAt(next - 1));
@@ -126,7 +126,7 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
   });
 }
 
-/** The status, with the service's error code if there is one: `400:missing_field`. Without blanks, which tags in a log cannot have. */
+/** The status, with the service's error code if there is one: `400:missing_field`. It has no blanks, which log tags cannot have. */
 function refusalOf(status: number, text: string): string {
   const [, code] = /"code":"([a-z_]{1,40})"/.exec(text) ?? [];
   return code === undefined ? String(status) : `${status}:${code}`;

@@ -20,7 +20,7 @@ export type Load = Omit<SenderPart, 'headers' | 'keyPrefix'> & {
   readonly threads: number;
 };
 
-/** For each thread: the prefix of its keys and names, and how many bodies it sent. */
+/** For each thread, the prefix of its keys and names, and how many requests it sent. */
 export type Sent = readonly { readonly keyPrefix: string; readonly requests: number }[];
 
 export const json = { 'content-type': 'application/json' };
@@ -50,7 +50,7 @@ export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) 
   return {
     /** How many requests have ended so far. */
     answers: () => sent.reduce((sum, { requests }) => sum + requests, 0),
-    /** Sends, and settles when everything is answered. To be called once. */
+    /** Sends the load; settles when everything is answered. Call it once. */
     send: async () => {
       const seconds: Second[] = [];
       const found = await generating(() =>
@@ -115,7 +115,7 @@ async function startThread(part: SenderPart) {
   };
 }
 
-/** The number of requests. Throws BenchError, which lists all other endings, unless every answer was good. */
+/** The number of requests. Throws BenchError, which lists the other endings, unless every answer was good. */
 export function allAnswered(seconds: readonly MergedSecond[]): number {
   const { '200': good = 0, ...others } = countEndings(seconds);
   const words = endingsInWords(others);

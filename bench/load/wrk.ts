@@ -34,9 +34,9 @@ const answerSecondsMax = 30;
 const signalEveryMs = 50;
 const errorCharsMax = 500;
 
-/** Undefined if it is not installed. */
+/** The installed wrk; undefined if there is none. */
 export function findWrk(command = 'wrk'): Wrk | undefined {
-  // It prints its version and fails, since it gets no URL.
+  // wrk prints its version, and fails because it gets no URL.
   const { stdout } = spawnSync(command, ['-v'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   const version = /^wrk (?:\w+\/)?(\d+(?:\.\d+)*)/.exec(stdout ?? '')?.[1];
   return version === undefined ? undefined : { command, version };

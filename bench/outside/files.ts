@@ -1,5 +1,5 @@
-// Files of a load for other programs: HdrHistogram's log and CSV, second by second, and Prometheus's text format for the whole run. Also
-// reads the logs of several generators and adds them up.
+// Formats the results of a load for other programs: HdrHistogram's log and CSV, second by second, and Prometheus's text format for the whole
+// run. Also reads the logs of several generators and adds them up.
 
 import { HistogramLogReader, HistogramLogWriter } from 'hdr-histogram-js';
 import { BenchError } from '../failure.js';

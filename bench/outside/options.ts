@@ -11,15 +11,15 @@ const stepSecondsDefault = 60;
 const threadsDefault = Math.min(4, Math.max(1, Math.floor(availableParallelism() / 4)));
 
 const table = {
-  url: option('URL', 'of its API, http or https; a path in front of /api is kept', httpUrl),
+  url: option('URL', 'URL of the API, http or https; a path in front of /api is kept', httpUrl),
   appId: repeated(
     'APP_ID',
-    'an environment of its own; repeatable: requests take them in turn. Turn its limits off first:\nnpm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none --limit app_records=none --limit app_bytes=none',
+    'an environment for this load alone; repeatable: requests take them in turn. Turn its limits off first:\nnpm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none --limit app_records=none --limit app_bytes=none',
     list,
   ),
   writeKey: option('KEY', 'if the environment requires one; for a single environment', text),
   clickhouseUrl: option('URL', 'compares the stored records with the acknowledged ones', httpUrl),
-  database: usual('sluice', 'NAME', 'its database', text),
+  database: usual('sluice', 'NAME', 'the database at that URL', text),
   rate: option(
     'N',
     'requests per second, each due at its time; without it as fast as they are answered',
@@ -101,7 +101,7 @@ export function readOutsideOptions(args: readonly string[]) {
     searches,
     errorsMax: errors,
     bounds: slo ?? [],
-    /** If given, the users of the run are deleted afterwards from these accounts. */
+    /** The users of the run are deleted afterwards from these accounts; from none by default. */
     apiKeys: apiKey.map((given) => {
       const [, id = appIds[0] ?? '', key = ''] = /^(?:(\d+):)?(.+)$/.exec(given) ?? [];
       return { appId: id, apiKey: key };

@@ -12,10 +12,10 @@ export type Percentile = keyof typeof percentiles;
 export type Bound = { readonly percentile: Percentile; readonly ms: number };
 
 export type Outcome = ReturnType<typeof outcomeOf>;
-/** What a log says; it does not say what limited the load. */
+/** What a log contains: everything but what limited the load. */
 export type LoggedOutcome = Omit<Outcome, 'limit'> & Partial<Pick<Outcome, 'limit'>>;
 
-/** Runs of ten seconds or more leave out these first seconds of the latency, in which connections and processes are new. */
+/** The latency of a run of ten seconds or more leaves out the first seconds, in which connections and processes are new. */
 const warmUpSeconds = 2;
 const warmUpFromSeconds = 10;
 

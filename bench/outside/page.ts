@@ -28,7 +28,7 @@ export type Found = {
   /** For a search: all rates that were tried, and the highest one that kept the bounds. */
   readonly tried?: readonly Tried[];
   readonly highestRate?: number | undefined;
-  /** The generator, not the service, ended the search; or it did not send all requests that were due. */
+  /** Whether the generator, not the service, ended the search, or did not send all requests that were due. */
   readonly endedByGenerator?: boolean;
   readonly acknowledged: number;
   /** Broken bounds, in words. */

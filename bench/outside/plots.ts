@@ -1,4 +1,4 @@
-// The plots of a load: its seconds, and the rates of a search.
+// Plots the seconds of a load, and the rates of a search.
 
 import type { TopLevelSpec } from 'vega-lite';
 import { countEndings, latenciesOf, type MergedSecond } from '../load/second.js';

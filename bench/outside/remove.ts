@@ -1,4 +1,4 @@
-// Deletes the users of a run with the library for servers, as a producer would, in every account to which the run sent.
+// Deletes the users of a run in every account to which the run sent, by the library for servers.
 
 import { createSluice, type UserToDelete } from '../../src/libraries/producer/index.js';
 import { basic, deletionPaths } from '../../test/harness/deletion.js';
@@ -11,8 +11,8 @@ import type { OutsideOptions } from './options.js';
 const completeMsMax = 30 * 60_000;
 
 /**
- * The users that the records of a run name, in this many environments. Only identities: these have the run's prefix, and their devices are
- * deleted with them. The number of a device could belong to another run.
+ * The users that the records of a run name, in this many environments. Names only identities, which have the run's prefix: their devices
+ * are deleted with them, and a device's user_id could occur in another run.
  */
 export function usersOf(way: Pick<Way, 'path' | 'records' | 'user'>, sent: Sent, environments: number) {
   return sent.flatMap(({ keyPrefix, requests }) => {

@@ -7,7 +7,7 @@ export type Tried = { readonly rate: number; readonly kept: boolean; readonly ou
 const firstRate = 100;
 /** The search ends when the lowest rate that broke the bounds is at most this many times the highest that kept them. */
 const closeEnough = 1.1;
-/** Far more than a single generator can send. */
+/** Far more requests per second than a single generator can send. */
 const rateMax = 1_000_000;
 
 /** Settles with all tried rates in ascending order. */

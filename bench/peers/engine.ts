@@ -1,5 +1,5 @@
-// The floor of storing: the same rows as in a run of the service, in blocks of the same size, into the same table, with a worker's inserts,
-// for as long as such a run.
+// The floor of storing: ClickHouse alone gets the same rows as in a run of the service, in blocks of the same size, into the same table, by
+// a worker's inserts.
 
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
@@ -28,7 +28,7 @@ export async function runEngine(
   const { clickhouseUrl, database } = deployment.sluice;
   const client = connectClickHouse({ url: clickhouseUrl, database });
   const nowMs = Date.now();
-  /** Called before the clock starts, since making a block costs as much as storing it. */
+  /** Makes blocks before the clock starts, since making a block costs as much as storing it. */
   const makeBlocks = (first: number, count: number) =>
     Array.from({ length: count }, (_, index) => makeBlock(appId, rowsPerBlock, first + index, nowMs));
   const insertAll = async (blocks: ReturnType<typeof makeBlocks>) => {
@@ -63,7 +63,7 @@ export async function runEngine(
   }
 }
 
-/** A segment number modulo 64 is its shard; no shard has this one. */
+/** A segment number modulo 64 is its shard; the deployment has no shard with this number. */
 const shardOfNone = 63n;
 const rowsPerCommit = 1_000;
 

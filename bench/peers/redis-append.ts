@@ -1,5 +1,5 @@
-// The floor of acknowledging: Redis alone. It appends the bytes of the service's commits, in as many commands as the service uses, and
-// syncs its file before every answer. A string that has reached the length of a segment gets nothing more.
+// The floor of acknowledging: Redis alone. It appends the bytes of the service's commits to strings as long as segments, in as many commands
+// as the service uses, and syncs its file before every answer.
 
 import { Redis } from 'ioredis';
 import type { RedisHandle } from '../../test/harness/services.js';
@@ -14,7 +14,7 @@ export type CommitShape = { readonly events: number; readonly commands: number }
 
 const segmentCommits = 200;
 const warmUpSeconds = 0.5;
-/** Redis may hold 2 GB. */
+/** Appends at most this much, so that Redis's memory suffices. */
 const bytesMax = 2_000_000_000;
 
 /** Appends for a while. Settles when Redis has answered the last command and its strings have the expected length. */

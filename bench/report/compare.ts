@@ -1,4 +1,4 @@
-// What changed between two sessions: every figure that is in the tables of both, and whether its change is more than noise.
+// Compares two sessions: every figure that is in the tables of both, and whether its change is more than noise.
 
 import { figure, median, textTable, valuesOf } from '../figures.js';
 import type { Results } from '../results.js';

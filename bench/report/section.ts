@@ -10,7 +10,7 @@ export type Section = {
   readonly tables: readonly Table[];
 };
 
-/** What `make` returns for a result; nothing without a result. */
+/** What `make` returns for a result; an empty list without a result. */
 export function ifFound<Found, Made>(found: Found | undefined, make: (found: Found) => readonly Made[]) {
   return found === undefined ? [] : make(found);
 }

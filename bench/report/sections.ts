@@ -1,5 +1,5 @@
-// The sections of a session's page: for each scenario the method, the plots and the tables. The terminal shows the same tables, and two
-// sessions are compared by them.
+// The sections of a session's page: for each scenario the method, the plots and the tables. The terminal shows the same tables, and the
+// comparison of two sessions reads them.
 
 import { processNames } from '../deployment/deployment.js';
 import { sumCpu } from '../deployment/meter.js';
@@ -61,7 +61,7 @@ const lastColumns: readonly Column<HasRuns>[] = [
   runsColumn,
 ];
 
-/** A name for the table. If the generator or the disk limited a floor, it is not called a floor; the generator affects every cost. */
+/** A way's name in the table, with its generator, which affects every cost, and whether a floor was not saturated. */
 function nameOf({ what, subject, runs }: WayRuns): string {
   const isFloor = ['uws', 'engine', 'redis'].includes(subject);
   const by = runs[0]?.generator === 'wrk' ? ', by wrk' : '';
@@ -70,11 +70,11 @@ function nameOf({ what, subject, runs }: WayRuns): string {
 
 /** Floors first, then the service, then peers. */
 function inOrder(ways: readonly WayRuns[]): WayRuns[] {
-  const place = ({ name, subject }: WayRuns) => {
+  const position = ({ name, subject }: WayRuns) => {
     if (subject === 'sluice') return 1 + sluiceWays.findIndex((way) => way.name === name);
     return /^(fastify|node)/.test(subject) ? 1000 : 0;
   };
-  return [...ways].sort((a, b) => place(a) - place(b));
+  return [...ways].sort((a, b) => position(a) - position(b));
 }
 
 function waySections(ways: readonly WayRuns[]): Section[] {

@@ -59,13 +59,13 @@ export function ratios(above: Values, below: Values): number[] {
 
 /** Two deployments whose costs should be equal may differ by this factor. */
 const sameTimesMax = 1.1;
-/** The factor to the floor is smaller with a generator that takes much CPU, since the floor then costs more. */
+/** The bound is smaller with a generator that takes much CPU, since the floor then costs more. */
 const timesOfUwsMax = { wrk: 6, bench: 3 };
-/** Bounds for a key's CPU with the smallest index, for how many times that with larger ones, and for its bytes on disk. */
+/** Bounds of a key's CPU with the smallest index, of how many times that with larger ones, and of its bytes on disk. */
 const keyMicrosecondsMax = 10;
 const timesOfFewerMax = 1.3;
 const keyBytesMax = 40;
-/** After ten seconds of new keys. If the backlog grew by a fifth of what arrived, storing would be further behind. */
+/** The bound after ten seconds of new keys: storing is further behind only if the backlog grows by a fifth of what arrives. */
 const behindSecondsMax = 2;
 
 /** The targets for which the session measured both sides. */
@@ -104,7 +104,7 @@ export function costsOf(runs: readonly Run[]): number[] {
   return runs.map(({ cpuSum }) => cpuSum);
 }
 
-/** Whether the subject itself limited every run. Otherwise it is not called a floor. */
+/** Whether the subject itself limited every run. Otherwise it does not count as a floor. */
 export function isSaturated(runs: readonly Run[]): boolean {
   return runs.every(({ limit }) => limit === 'service');
 }
@@ -186,7 +186,7 @@ function flatTargets({ single, bulk, environments }: FoundOf<'flat'>): Target[] 
   ];
 }
 
-/** How much more an event costs, in each round, if keys have been forgotten than if none ever was. */
+/** Compares, in each round, events when keys were forgotten with events when none ever was. */
 function keysTargets({ levels: [none, ...levels], lookedUpBefore, bytesPerKey }: FoundOf<'keys'>): Target[] {
   if (none === undefined || levels.length === 0) return [];
   return [
@@ -232,7 +232,7 @@ function serversTargets(servers: ServersResult): Target[] {
   );
 }
 
-/** The bounds for what replicas may add to an event in total, to its latency, and to a take-over. */
+/** The bounds of what replicas may add to the cost of an event and to its latency, and of a take-over. */
 const timesOfOneRedisMax = 1.3;
 const p99TimesMax = 2;
 const takeOverMsMax = 10_000;

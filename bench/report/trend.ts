@@ -1,5 +1,5 @@
-// Decides whether a series rises: by the median of the slopes between all pairs of its points (Theil and Sen), which up to a quarter of
-// outliers do not change.
+// Decides whether a series rises, by the median of the slopes between all pairs of its points (Theil and Sen), which tolerates a quarter of
+// outliers.
 
 import type { ProcessName } from '../deployment/deployment.js';
 import { median } from '../figures.js';

@@ -13,10 +13,10 @@ import { runWay, type ThroughputOptions } from './throughput.js';
 import { levelsInTurns } from './turns.js';
 import { ofEnvironment } from './ways.js';
 
-/** Levels by the number of stored events and, for single events, by the number of environments, which requests use in turn. */
+/** Levels by the number of stored events, and for single events also by the number of environments, which requests use in turn. */
 export type FlatResult = Awaited<ReturnType<typeof runFlat>>;
 
-/** Rows of each generated segment, as in a service with 5000 events per second. Each segment has a marker. */
+/** How many rows each generated segment has: a quarter of a second of 5000 events per second. Each segment has a marker. */
 const rowsPerSegment = 1_250;
 const hourMs = 3_600_000;
 const filledAppId = '99999999';
@@ -32,7 +32,7 @@ export async function runFlat(context: Context) {
       progress.say(`flat: ${events} events are stored`);
     }
     await Promise.all(levels.map(({ deployment }) => mergesEnded(deployment)));
-    // Otherwise the first commits would wait until the filled data is on the disk.
+    // Syncs, since otherwise the first commits would wait until the filled data is on the disk.
     await promisify(execFile)('sync');
     const turn = (way: string, of: number, deployment: Deployment, more?: Partial<ThroughputOptions>) => ({
       of,
@@ -48,7 +48,7 @@ export async function runFlat(context: Context) {
     const [single, bulk] = [await byEvents('single'), await byEvents('bulk-500')];
     const environments: ReturnType<typeof turn>[] = [];
     for (const of of options.flatEnvironments) {
-      // Lifting the limits of ten thousand environments one by one takes ten minutes. A load shared among so many reaches no limit.
+      // Many environments keep their limits, since a load that so many share reaches none, and lifting them one by one takes minutes.
       const appIds = await own.addEnvironments(of, of < 1_000 ? ofEnvironment : {});
       environments.push(turn('single', of, own, { subject: wholeTable(own), appIds }));
     }
@@ -58,7 +58,7 @@ export async function runFlat(context: Context) {
   }
 }
 
-/** The deployment, with all of its events counted together, since nothing else sends any. */
+/** The deployment with the events of all environments counted together. Nothing else may send any. */
 export function wholeTable(deployment: Deployment): Subject {
   const count = () => numberOf(deployment, 'count()', 'events');
   const ids = () => numberOf(deployment, 'uniqExact(event_id)', 'events');

@@ -1,7 +1,7 @@
 // What do idempotency keys cost once Redis has forgotten some? Several deployments take turns: one in which no key was ever forgotten, and
-// one for each size of the index. Each gets events without keys, with new keys, and with keys that the index has: both in the order in
-// which these first came, and scattered. While new keys arrive, Redis keeps forgetting and the index keeps growing. For that, the bench
-// advances the clock of claims; ClickHouse fills the index.
+// one for each size of the index. Each gets events without keys, with new keys, and with keys that the index has, in their first order and
+// scattered. While new keys arrive, Redis keeps forgetting and the index keeps growing: the bench advances the clock of claims for that.
+// ClickHouse itself fills the index at first.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
@@ -19,7 +19,7 @@ import { mergeSeconds, type Second } from '../load/second.js';
 import { sendLoad } from '../load/sender.js';
 import { allAnswered, json } from '../load/threads.js';
 
-/** Repeats use keys that the index has. There are none as long as no key was forgotten. */
+/** Repeats use keys that only the index has. There are none while no key was forgotten. */
 const kinds = ['withoutKeys', 'newKeys', 'repeats', 'scattered'] as const;
 type Kind = (typeof kinds)[number];
 
@@ -33,7 +33,7 @@ type KeysLevel = Readonly<Record<Kind, readonly number[]>> & {
 
 export type KeysResult = Awaited<ReturnType<typeof runKeys>>;
 
-/** The rate with which storing has to keep up on two cores. */
+/** The events per second with which storing must keep up on two cores. */
 const perSecond = 30_000;
 const secondsAtRate = 10;
 
@@ -111,14 +111,14 @@ function isRepeat(kind: Kind): boolean {
   return kind === 'repeats' || kind === 'scattered';
 }
 
-/** Prepares a deployment that takes part, and what is sent to it. */
+/** Prepares one of the deployments, and what is sent to it. */
 async function prepareLevel(deployment: Deployment, keys: number) {
   const { redis, sluice, url } = deployment;
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const costs: Record<Kind, number[]> = { withoutKeys: [], newKeys: [], repeats: [], scattered: [] };
   let keyed = 0;
   let stored = 0;
-  /** Events with these numbers. The number also determines the key. */
+  /** Bodies of events with these numbers, which also determine the keys. */
   const bodiesOf = (count: number, numberOfEvent: (event: number) => number, keyPrefix?: string) =>
     Array.from({ length: count }, (_, request) => {
       const events = Array.from({ length: eventsEach }, (_, at) =>
@@ -178,7 +178,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     await assertStored();
     return behindSeconds;
   };
-  /** Makes Redis forget keys, and fills the index. Settles when a new worker has read the index, and itself rules out new keys. */
+  /** Makes Redis forget keys, and fills the index. Settles when a new worker has read the index, so that it rules out new keys itself. */
   const begin = async () => {
     await send('newKeys', newBodies(requests));
     await forgetAll(redis);
@@ -211,7 +211,7 @@ function keepForgetting(redis: Redis): () => Promise<void> {
   };
 }
 
-/** Sets the clock of claims forward by more than a day. Settles when Redis has forgotten all its keys, which are then in the index. */
+/** Advances the clock of claims by more than a day. Settles when Redis has forgotten all its keys, which are then in the index. */
 async function forgetAll(redis: Redis): Promise<void> {
   const read = async (field: string) => Number(await redis.hget(state, field));
   const last = Math.floor((await read('claim_clock_us')) / minuteUs);

@@ -1,5 +1,5 @@
-// The process of a producer: makes events and passes them to the library for servers as fast as the library accepts them. Prints the
-// highest number of bytes of memory that it used.
+// The process of a producer: makes events and passes them to the library for servers as fast as the library accepts them. Prints its peak
+// memory in bytes.
 
 import { createSluice } from '../../src/libraries/producer/index.js';
 import { eventOf } from '../load/events.js';

@@ -13,7 +13,7 @@ const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const flightsFile = pathOf('../../../node_modules/vega-datasets/data/flights-3m.parquet');
 /** The contents of the file: flights, airports of origin, and the sum of all delays in minutes. */
 const flights = { events: 3_000_000, origins: 229, delay: 20_003_603 };
-/** Events of the producer before the clock starts, in which V8 compiles the code that both sides run often. */
+/** How many events the producer sends before the clock starts, so that V8 compiles what both sides run often. */
 const warmUpEvents = 50_000;
 
 /** Rejects unless ClickHouse has exactly the contents of the file. */

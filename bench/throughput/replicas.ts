@@ -1,6 +1,6 @@
-// What does an event cost, and how long does it take, if none, one or two replicas of Redis have to have it on disk? Three deployments take
-// turns at the same rates; the CPU of all their Redis servers counts. Then the primary of one deployment is killed several times: how long
-// until records are accepted?
+// What does an event cost, and how long does it take, if none, one or two replicas of Redis must have it on disk? Three deployments take
+// turns at the same rates; the CPU of all their Redis servers counts. Then the primary of one deployment is killed several times, to measure
+// how long it takes until records are accepted again.
 
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
@@ -12,14 +12,11 @@ import { runWay } from './throughput.js';
 import { type Level, levelsInTurns } from './turns.js';
 
 export type ReplicasResult = {
-  /** For each rate, levels by how many replicas have to confirm an event. */
+  /** For each rate, levels by how many replicas must confirm an event. */
   readonly rates: readonly { readonly perSecond: number; readonly levels: readonly Level[] }[];
-  /**
-   * The rate of the deployment with the most confirmations when it was sent events as fast as it answered. The higher rates are shares of
-   * it.
-   */
+  /** The rate of the deployment with the most confirmations, as fast as it answered. The higher rates are shares of it. */
   readonly highestPerSecond?: number;
-  /** For each kill of the primary: how long after it the first record was accepted that was sent after it. */
+  /** For each kill of the primary, how long it took until a record that was sent after it was accepted. */
   readonly takeOversMs: readonly number[];
 };
 
@@ -94,7 +91,7 @@ function ratesBelow(highest: number): readonly number[] {
   return [lowRate, ...sharesOfHighest.map((share) => Math.round((share * highest) / 100) * 100)];
 }
 
-/** Settles with the ms until an event is accepted, once the killed server has come back. */
+/** Kills the primary; settles with the ms until an event was accepted, once the killed server is back as a replica. */
 async function killPrimary({ replicated, url }: Deployment, appId: string): Promise<number> {
   const primary = await replicated?.primary();
   if (primary === undefined) throw new BenchError('there is no primary to kill');

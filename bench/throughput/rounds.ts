@@ -12,7 +12,7 @@ import { inTurns } from './turns.js';
 import { engineFloor, peerWays, redisFloors, sluiceWays, type Way } from './ways.js';
 
 const warmUpSeconds = { first: 2, later: 0.5 };
-/** For sessions without a run of bulk-500 from which to take the number. */
+/** Used in sessions without a run of bulk-500, which would show the number. */
 const standardRowsPerInsert = 15_000;
 
 /** Runs the ways with the requested names. Failures are part of the result. */
@@ -69,7 +69,7 @@ export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
   const floors = [engine, ...redisAlone].map((floor) => ({ ...floor, once: false, connections: undefined }));
   const turns = [...ways, ...floors]
     .filter(({ name }) => wanted.has(name))
-    .sort((a, b) => place(a.name) - place(b.name))
+    .sort((a, b) => position(a.name) - position(b.name))
     .map((way) => ({ ...way, rounds: way.once ? 1 : options.repeats }));
   const failures: Failure[] = [];
   const found = await inTurns<(typeof turns)[number]>(turns, progress, {
@@ -92,7 +92,7 @@ const order = [
   ...['bulk-500', 'bulk-500-keys', 'engine', 'redis-bulk', 'fastify-single', 'fastify-bulk-500'],
 ];
 
-function place(name: string): number {
+function position(name: string): number {
   const index = order.indexOf(name);
   return index === -1 ? order.length : index;
 }

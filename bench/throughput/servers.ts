@@ -14,7 +14,7 @@ import { wayNamed } from './ways.js';
 
 export type ServersResult = {
   readonly shards: number;
-  /** Levels by the number of masters and servers. */
+  /** For each way, levels by the number of masters and servers. */
   readonly ways: readonly {
     readonly name: string;
     readonly eventsPerSecond: number;
@@ -29,9 +29,9 @@ const numbers = [1, 2, 3];
 const shards = 12;
 const environments = 60;
 const idleSeconds = 20;
-/** So many runs that outliers do not decide. */
+/** More rounds than usual, so that outliers do not decide. */
 const moreRounds = 3;
-/** Requests per second that two cores can carry beside the generator and three deployments, with a good part of the cores left free. */
+/** Requests per second that two cores handle easily, beside the generator and two more deployments. */
 const rates = { single: 1_500, 'bulk-500': 30 };
 
 export async function runServers(context: Pick<Context, 'options' | 'progress'>) {

@@ -36,11 +36,11 @@ export type ThroughputOptions = {
   readonly beside?: () => () => Promise<unknown>;
 };
 
-/** For loads at a rate: enough that slow answers do not keep requests from being sent when they are due. */
+/** The connections of loads at a rate: so many that requests can be sent when they are due even if answers are slow. */
 const openConnections = 256;
 /** How many seconds wrk sends before a run, to find out how fast it is answered. */
 const trialSeconds = 0.2;
-/** A run of wrk fails if it takes this many times the expected seconds, plus this many. */
+/** A run of wrk fails if it takes longer than `times` the expected seconds plus `more` seconds. */
 const slowestSeconds = { times: 4, more: 60 };
 /** Bodies that never repeat are made before the clock starts: this many times the number that is likely to be sent. */
 const aheadTimes = 1.2;

@@ -1,4 +1,4 @@
-// Runs things in turns, round after round, so that a slow minute of the machine affects all of them equally.
+// Runs measurements in turns, round after round, so that a slow minute of the machine affects all of them equally.
 
 import type { Progress } from '../progress.js';
 import { describeRun, type ThroughputRun } from './throughput.js';

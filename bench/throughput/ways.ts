@@ -37,16 +37,14 @@ export type Way = {
   readonly answer: string | null;
   /** Whether it runs only in the first round, since no target uses it. */
   readonly once: boolean;
-  /**
-   * Whether the request costs so little that the bench would use as much CPU as the service. If wrk is installed, it sends such requests.
-   */
+  /** Whether a request costs so little that the bench would use as much CPU as the service. So wrk sends it, if that is installed. */
   readonly cheap: boolean;
   readonly request: MakeRequest;
   /** The user whom the record with this number is about, in a load whose users have the prefix in their names. */
   readonly user: (number: number, keyPrefix: string) => string;
 };
 
-/** For limits that are checked but never reached: an environment's default limits would refuse most of a load. */
+/** Limits that are checked but never reached, since an environment's default limits would refuse most of a load. */
 const farAway = 1_000_000_000;
 export const ofEnvironment = { app_records: farAway, app_bytes: farAway } as const;
 
@@ -132,7 +130,7 @@ const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
 const nodeHttp = { subject: 'node-http' } as const;
 
-/** What floors and peers are sent: exactly the same bodies. */
+/** The ways of floors and peers, which get exactly the same bodies. */
 export const peerWays: readonly Way[] = [
   way('uws', 'uWebSockets.js alone', uws, always),
   way('uws-64', 'uWebSockets.js alone, 64 connections', uws, always, fewer),
