@@ -6,7 +6,7 @@ export function median(values: readonly number[]): number {
 }
 
 /** The probability with which the median must lie within the range. */
-const sureness = 0.9;
+const confidence = 0.9;
 
 export type Range = { readonly least: number; readonly most: number };
 
@@ -23,7 +23,7 @@ export function rangeOfMedian(values: readonly number[]): Range {
   for (;;) {
     combinations *= (count - cut) / (cut + 1);
     outside += 2 * combinations * 0.5 ** count;
-    if (!(outside <= 1 - sureness)) break;
+    if (!(outside <= 1 - confidence)) break;
     cut += 1;
   }
   return { least: ascending[cut] ?? Number.NaN, most: ascending[count - 1 - cut] ?? Number.NaN };

@@ -107,7 +107,7 @@ function keyed(value) {
 /** Milliseconds and number of warnings of an event with 300,000 elements in its properties. */
 measured.largeProperties = async (form) => {
   const input = large[form]();
-  // Time to collect the garbage left from building it.
+  // Gives V8 time to collect the garbage from building it.
   await pause(1_000);
   const warningsBefore = warnings;
   const beganMs = performance.now();

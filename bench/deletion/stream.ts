@@ -99,7 +99,7 @@ async function runOne(
     requests: found.length,
     hiddenMs: found.length === 0 ? undefined : spread(found),
     acknowledgedMs: spreadOf(latenciesOf(answered)),
-    /** In shares of one core. */
+    /** The CPU of each kind of process, in cores. */
     cores: coresOf(used, seconds),
     othersShare: othersShare(),
     /** How many bytes mutations read to rewrite parts, divided by the size of the tables; both uncompressed. */

@@ -19,7 +19,7 @@ export type DeskResult = Omit<Awaited<ReturnType<typeof runDesk>>, 'retention'> 
 
 const submissions = 20;
 const polls = 100;
-/** Below the limit of a token. */
+/** Keeps polls below the number that a token is allowed per second. */
 const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
 /** A month has one expired event for this many events of the exported user. */

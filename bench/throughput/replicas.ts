@@ -23,7 +23,7 @@ export type ReplicasResult = {
 const acknowledgements = [0, 1, 2];
 /** At this rate nearly every event is a commit of its own. */
 const lowRate = 600;
-/** Half and full load. At the highest rate itself, the latency would be that of a queue. */
+/** These count as half and full load: at the highest rate itself, the latency would be that of a queue. */
 const sharesOfHighest = [0.4, 0.8];
 const moreRounds = 3;
 const takeOversMax = 20;

@@ -58,7 +58,7 @@ export type Fault<W extends AnyWorld = World> = {
   readonly run: (world: W, random: Random) => Promise<boolean>;
 };
 
-/** How long a fault is held. */
+/** Waits while a fault lasts. */
 export function hold(ms: number): Promise<void> {
   return new Promise((settle) => setTimeout(settle, ms));
 }

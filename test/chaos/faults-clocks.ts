@@ -171,7 +171,7 @@ async function isRemembered({ redis, producer }: World, keys: readonly string[])
 }
 
 const forgottenMsMax = 20_000;
-/** Few enough to fit into Redis's memory with ease, so that they are remembered for a day. */
+/** How far one step advances the clock. A round has so few keys that Redis remembers them for a day, which takes several steps. */
 const agedMinutes = 120;
 
 /**

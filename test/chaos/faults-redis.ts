@@ -1,5 +1,4 @@
-// Faults inside Redis: forgotten scripts, no memory, no disk, a power cut, a rewrite, a full backlog, and the loss of
-// everything it holds.
+// Faults inside Redis: forgotten scripts, no memory, a full disk, a power cut, a rewrite, a full backlog, and the loss of everything.
 
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -41,7 +41,7 @@ export type Child = {
 export type ChildOptions = {
   readonly name: string;
   readonly program: Program;
-  /** Gives a Node child an IPC channel. When the channel closes, the child knows that its parent is gone. */
+  /** Gives a Node child an IPC channel, by whose end the child notices that its parent is gone. */
   readonly ipc?: boolean;
   /** Called repeatedly until it returns true. */
   readonly healthy: (child: { readonly pid: number; output(): string }) => boolean | Promise<boolean>;

@@ -1,5 +1,4 @@
-// Requests to POST /api/collect in tests: messages as the client library sends them, their answers, and the rows that
-// they leave in ClickHouse.
+// Requests to POST /api/collect in tests: messages as the client library sends them, and their answers.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

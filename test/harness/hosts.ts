@@ -90,6 +90,6 @@ function tryIp(...args: readonly string[]): void {
   try {
     ip(...args);
   } catch {
-    // It was not there.
+    // It did not exist.
   }
 }

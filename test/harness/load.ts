@@ -44,7 +44,7 @@ export type Settlement = {
 export type Request = Invocation & Settlement & { readonly tookMs: number };
 
 export type Producer = {
-  /** Marks every identity, key and property value that this producer sends. */
+  /** Part of every identity, key and marker that this producer sends, so that checks find them. */
   readonly mark: string;
   readonly appId: string;
   /** Makes the next event; its content depends only on its number. */
