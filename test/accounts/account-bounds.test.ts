@@ -22,7 +22,7 @@ const account = async (environments: readonly string[] = ['Main']) => {
 };
 const namesOf = (count: number) => Array.from({ length: count }, (_, n) => `e${n}`);
 
-test('an account has as many environments as the bound says; one with more keeps them', async () => {
+test('an account can create environments up to the bound; one that has more keeps them', async () => {
   const max = administration.environmentsPerAccountMax;
   const refused = { message: `an account can have ${max} environments` };
   await assert.rejects(account(namesOf(max + 1)), refused);
@@ -126,7 +126,7 @@ test('documents that are changed together are read together, however often they 
   }
 });
 
-test('an environment allows as many identities as the bound says; a longer list only becomes shorter', async () => {
+test('an environment allows identities up to the bound; a longer list can only become shorter', async () => {
   const { appId } = await account();
   const max = administration.allowedIdentitiesMax;
   const allow = (...allowIdentities: string[]) => setEnvironment(redis, appId, { allowIdentities });
@@ -154,7 +154,7 @@ test('an environment allows as many identities as the bound says; a longer list 
   assert.equal(shorter.allowed_identities?.length, long.length - 1);
 });
 
-test('an environment lists as many origins as the bound says, none longer than a host name can be', () => {
+test('an environment lists origins up to the bound, none longer than a host name can be', () => {
   const origins = namesOf(administration.originsMax).map((name) => `https://${name}.example.com`);
   assert.deepEqual(parseOrigins(origins), origins);
   assert.throws(() => parseOrigins([...origins, 'https://more.example.com']), /can list 100 origins/);
@@ -163,7 +163,7 @@ test('an environment lists as many origins as the bound says, none longer than a
   assert.throws(() => parseOrigins([`${longest}a`]), /at most 300 characters/);
 });
 
-test('the URL of a callback is at most as long as the bound says, and an account has one', async () => {
+test('the length of a callback’s URL is bounded, and an account has one callback', async () => {
   const { accountId } = await account();
   const longest = `https://example.com/${'a'.repeat(callbacks.urlMax - 'https://example.com/'.length)}`;
   const set = (url: string) => setCallback(redis, accountId, url, async () => false);
@@ -173,7 +173,7 @@ test('the URL of a callback is at most as long as the bound says, and an account
   assert.equal((await readRegistry(redis)).callbacks.size, 1);
 });
 
-test('settings and keys of an account take no more than the bound says, and those of another one are not counted', async () => {
+test('the bytes of an account’s settings and keys are bounded, and those of another account do not count', async () => {
   const { accountId, appId } = await account(['Main', 'Full']);
   const other = await account();
   const { environments } = await readRegistry(redis);

@@ -276,7 +276,7 @@ test('keeps hashes of deleted users, merged ones included, as long as a backup i
   });
 });
 
-test('a restore that is killed anywhere goes on when it is called again, and never shows a deleted user', async () => {
+test('a restore that is killed anywhere continues when it is called again, and never shows a deleted user', async () => {
   // These are stored after the backup. One of the users is deleted again, and the key of the last event is not in the index yet.
   for (const identity of ['lost', 'gone']) await sendEvent({ identity });
   await untilStored(sluice);
@@ -407,7 +407,7 @@ test('the index of keys says how large and how complete it is, and workers rebui
   assert.equal(rebuilt.keys, Number(stored?.keys), 'the keys of what is stored');
 });
 
-test('a restore leaves what the audit log noted since the backup', async () => {
+test('a restore keeps the lines that the audit log got since the backup', async () => {
   const actions = (await sluice.admin('audit', 'list', '--limit', '1000')) as { action: string }[];
   for (const action of ['create_backup', 'submit_deletion', 'restore_backup']) {
     assert.ok(

@@ -330,7 +330,7 @@ describe('access', () => {
     assert.equal((await ask(server, { as: server.service, body })).body, '1\n');
   });
 
-  test('is not for the user of the start, who has no password', async () => {
+  test('is denied to the user of the start, who has no password', async () => {
     const ways: Record<string, string>[] = [
       {},
       { max_sessions_for_user: '100' },

@@ -169,7 +169,7 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
       await assertServed(await open({ appId, head, pageViews: true }), appId);
     });
 
-    test('that demands trusted types it works with the snippet', async (t) => {
+    test('that requires trusted types: it works with the snippet', async (t) => {
       const appId = rig.newAppId(t);
       const origin = rig.front.url;
       const script = snippet({ appId, baseUrl: origin, intervalMs: 100 });

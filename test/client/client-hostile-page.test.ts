@@ -444,7 +444,7 @@ describe('a page that stops its clock', () => {
 });
 
 describe('tabs that add global event properties at once', () => {
-  test('keep each other’s, in any order of their writes', async () => {
+  test('keep each other’s properties, in any order of their writes', async () => {
     const browser = createTestBrowser();
     const tabs = [0, 1, 2].map(() => openPage(browser));
     // Each tab reads the cookie before the others write, and writes it after them.

@@ -251,7 +251,7 @@ describe('a pairing', () => {
     assert.deepEqual([pairingsOf(phone), phone.pairings.stopped], [['secret-1', 'next'], []]);
   });
 
-  test('that is stopped while it is asked for again stays stopped, and so does what begins in its place', async () => {
+  test('that is stopped while it is requested again stays stopped, and so does one that begins in its place', async () => {
     const { phone, run, sluice } = await openIos();
     sluice.startEVPairing();
     await settle();

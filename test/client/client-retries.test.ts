@@ -93,7 +93,7 @@ test('a Retry-After beyond an hour, or none at all, does not silence the library
   }
 });
 
-test('a wait ends with the network’s return, but not one that the server asked for', async () => {
+test('a wait ends when the network is back, except a wait that the server asked for', async () => {
   const { client, clock, server, resume } = started();
   server.answerWith = () => failure(0);
   client.track('Event');
@@ -380,7 +380,7 @@ test('after hours without a network a few requests deliver everything that waite
   assert.ok(sent.length <= 8, `${sent.length} requests`);
 });
 
-test('a message that is too slow even alone lets the others go until the network is back', async () => {
+test('a message that is too slow even alone lets others pass until the network is back', async () => {
   const { client, clock, server, sent, resume } = behindImpatientServer(4, failure(0));
   const many = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`p${n}`, 'x'.repeat(1_000)]));
   client.track('large', many);

@@ -15,7 +15,7 @@ import {
   type World,
 } from '../support/client-world.js';
 
-test('a hold ends only after its messages are removed, and tabs that see this late see it in that order', async () => {
+test('a tab’s hold on messages ends only after they are removed, and tabs that see this late see it in that order', async () => {
   const world = started();
   const removed: string[] = [];
   const { texts } = world;
@@ -75,7 +75,7 @@ test('a batch from a hidden page that got no answer is not retried at once', asy
   );
 });
 
-test('when the page is hidden, what waits goes at once and is not sent again when it was answered', async () => {
+test('when the page is hidden, waiting messages go at once and are not sent again once answered', async () => {
   const world = started();
   world.client.track('Event');
   world.hide();

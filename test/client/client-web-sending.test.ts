@@ -87,7 +87,7 @@ test('Retry-After reaches the library', async () => {
   assert.equal(page.fetched.length, 1);
 });
 
-test('a page that is hidden or left sends what waits by a request that outlives it', async () => {
+test('a page that is hidden or left sends waiting messages by a request that outlives it', async () => {
   for (const way of ['visibilitychange', 'pagehide'] as const) {
     const browser = createTestBrowser();
     const page = openPage(browser);

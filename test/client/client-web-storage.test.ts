@@ -132,7 +132,7 @@ test('storage that fills up while the page lives keeps order and loses nothing',
   assert.deepEqual(names(browser), ['Stored', 'In Memory', 'Stored Again']);
 });
 
-test('what stayed in memory while storage was full is stored once there is room, and outlives the page', async () => {
+test('messages that stayed in memory while storage was full are stored once there is room, and outlive the page', async () => {
   const browser = createTestBrowser();
   const options: { localStorage?: 'full' } = { localStorage: 'full' };
   const page = openPage(browser, options);
@@ -165,7 +165,7 @@ test('messages that stayed in memory are stored once sent ones make room', async
   assert.match(browser.storage.get('sluice:1:user') ?? '', /ada@example\.com/);
 });
 
-test('what stayed in memory is not stored over what another tab stored since', () => {
+test('messages that stayed in memory do not overwrite those that another tab has stored since', () => {
   const browser = createTestBrowser();
   const options: { localStorage?: 'full' } = {};
   const page = openPage(browser, options);
@@ -180,7 +180,7 @@ test('what stayed in memory is not stored over what another tab stored since', (
   assert.deepEqual([page.sluice.userId, page.sluice.identity], [other.sluice.userId, other.sluice.identity]);
 });
 
-test('opting out in one tab also removes what another one has only in memory', async () => {
+test('opting out in one tab also removes messages that another one has only in memory', async () => {
   for (const way of ['interval', 'hidden'] as const) {
     const browser = createTestBrowser();
     const page = openPage(browser, { localStorage: 'full' });
@@ -249,7 +249,7 @@ test('a call writes the same few texts and never lists the keys, however many me
   }
 });
 
-test('a full queue makes room without listing what waits again and again', async () => {
+test('a full queue makes room without listing the waiting messages again and again', async () => {
   const { browser, page, used, since } = await openWaiting(clientLimits.queueMessagesMax);
   for (let n = 0; n < 1_000; n++) page.sluice.track(`f${n}`);
   assert.equal(used.lists - since.lists, 0);

@@ -197,7 +197,7 @@ test('beforeSend that opts out records nothing more, and is not asked while the 
   assert.deepEqual([names(browser), asked], [[], 1]);
 });
 
-test('a page view’s texts are cut to what a property takes', async () => {
+test('the texts of a page view are cut to the length of a property', async () => {
   const browser = createTestBrowser();
   openPage(
     browser,

@@ -87,7 +87,7 @@ describe('paths of the site’s own', () => {
   });
 });
 
-test('a path of another endpoint, a path twice and what is no path are refused by name', () => {
+test('the path of another endpoint, one path twice and a text that is no path are refused by name', () => {
   const refused: readonly (readonly [name: string, value: string])[] = [
     ...[
       'sdk.js',

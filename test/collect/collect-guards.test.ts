@@ -279,7 +279,7 @@ describe('origins', () => {
     );
   });
 
-  test('any, none and apps mean what they say, also over /admin/v1', async () => {
+  test('any, none and apps work as named, also over /admin/v1', async () => {
     const appId = await createEnvironment(sluice, '--origin', 'apps');
     assert.deepEqual(
       [await statusOf(appId, undefined), await statusOf(appId, 'https://a.example')],

@@ -308,7 +308,7 @@ test('a request for something of another account is answered as if it did not ex
   }
 });
 
-test('people who may download exports get an export of their account, and of no other', async () => {
+test('people who may download exports get those of their own account only', async () => {
   const { body: made } = await pageOf('operator').ask(
     'POST',
     `/accounts/${other.accountId}/user_exports`,
@@ -431,7 +431,7 @@ test('an administrator gets no link by which they could act in the name of someb
   assert.equal((await pageOf('operator').ask('POST', '/people', byOperator)).status, 200);
 });
 
-test('only operators reach what concerns the deployment', async () => {
+test('only operators reach the endpoints of the deployment', async () => {
   // Only the first endpoint needs a body.
   const account = { name: 'x', environments: ['y'] };
   for (const [role, page] of pages) {

@@ -602,7 +602,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('lets an operator send the rows again that ClickHouse refused, and says what came of it', async () => {
+  test('lets an operator send refused rows to ClickHouse again, and shows the result', async () => {
     const of = await createTestAccount(sluice, 'Refused');
     const app_id = of.appIds[0];
     const row = (event: string, line: number, userId: string) => {

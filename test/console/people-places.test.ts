@@ -57,7 +57,7 @@ async function end(email: string): Promise<void> {
 const idsOf = async (email: string) =>
   (await listPeople(redis)).filter((person) => person.email === email).map(({ person_id }) => person_id);
 
-test('an account invites as many people as the bound says, and leaves room for others', async () => {
+test('an account can invite people up to the bound, which leaves room for other accounts', async () => {
   const { accountId } = await account();
   const invite = (email: string, more: Partial<Invitation> = {}) =>
     invitePerson(redis, { email, role: 'viewer', accountId, ...more });
@@ -258,7 +258,7 @@ test('a person whom the provider vouches for takes the place of an invitation th
   assert.deepEqual(await findPerson(redis, 'own@example.com'), own);
 });
 
-test('one user of a provider is one person: what is kept of them under other addresses ends', async () => {
+test('one user of a provider is one person: their entries under other addresses end', async () => {
   const { accountId } = await account();
   const provider = { issuer: 'https://p', subject: '1', id: 'x' };
   await writePeople([
@@ -276,7 +276,7 @@ test('one user of a provider is one person: what is kept of them under other add
   assert.deepEqual(await ids(), ['pe_3', 'pe_4']);
 });
 
-test('an address has at most as many characters as the bound says', async () => {
+test('the length of an address is bounded', async () => {
   const longest = `${'a'.repeat(bounds.emailMax - '@example.com'.length)}@example.com`;
   const invite = (email: string) => invitePerson(redis, { email, role: 'operator' });
   assert.equal((await invite(longest)).email, longest);

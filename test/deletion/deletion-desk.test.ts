@@ -75,7 +75,7 @@ test('a status counts the users that were named and found, and the rows of whole
   assert.deepEqual(times, times.toSorted());
 });
 
-test('a status shows what a pending request does or waits for', async () => {
+test('a status shows what a pending request is doing or waiting for', async () => {
   const states = new Set<string>();
   worker.sigstop();
   await sendEvents(sluice, main, 'go', [{ identity: 'waits' }]);

@@ -296,7 +296,7 @@ test('a dry run suppresses nobody, and is in the audit log without a name', asyn
   assert.ok(!JSON.stringify(lines).includes(identity));
 });
 
-test('a dry run lists the users of whom nothing is found, and the users that others are similar to', async () => {
+test('a dry run lists the users of whom nothing is found, and those that other users are similar to', async () => {
   await sendEvents(sluice, main, 'stay', [
     { identity: 'Eve@Example.com' },
     { identity: 'mallory@example.com' },

@@ -276,7 +276,7 @@ test('exports go on while a hidden request becomes complete, also of a user who 
   );
 });
 
-test('hidden requests survive a loss of Redis, and keep their users meanwhile', async () => {
+test('hidden requests survive a loss of Redis, and their users are kept meanwhile', async () => {
   const prepared = await prepare();
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   await untilHidden(requestId);

@@ -788,7 +788,7 @@ test('a download ends when its reader is removed or signs out, or the key of its
 
 type Reader = { readonly email: string; readonly page: ConsolePage };
 
-test('has a failed row that is sent again while it is read', async () => {
+test('has the failed row that is sent again while the export is read', async () => {
   const stamps = [2 * heavyRows, 1, 1, '2026-01-01 00:00:00.000'];
   const row = [
     main,

@@ -59,7 +59,7 @@ test('an API process and a worker still accept and store records', async () => {
   );
 });
 
-test('a process says so when strangers can predict its hashes, by an option or by the version of Node', () => {
+test('a process logs it when strangers can predict its hashes, because of an option or of the version of Node', () => {
   assert.equal(predictableHashes(['--enable-source-maps', '--max-old-space-size=1'], 'v22.22.2'), undefined);
   for (const option of [
     '--hash-seed=1',
@@ -79,7 +79,7 @@ test('a process says so when strangers can predict its hashes, by an option or b
     assert.equal(predictableHashes([], `v${version}`), `Node v${version}`);
 });
 
-test('a process that starts with a fixed seed says so in its log', () => {
+test('a process that starts with a fixed seed logs it', () => {
   const script = `import(${JSON.stringify(join(root, 'dist/src/node-hashes.js'))}).then(({ warnOfPredictableHashes }) =>
     warnOfPredictableHashes({ warn: (fields) => console.log(fields.cause) }))`;
   assert.equal(

@@ -266,7 +266,7 @@ test('notices an emptied master, continues with the others, and recovers by a re
   await untilDrained();
 });
 
-test('a worker that starts while a master is silent stores what is on the others', async () => {
+test('a worker that starts while a master is silent stores the segments on the others', async () => {
   const silent = await cluster.masterOf(shardKeys.state(3));
   assert.deepEqual(await shardsOf(silent), [3]);
   await untilDrained();

@@ -52,7 +52,7 @@ describe('room for bodies', () => {
     assert.deepEqual(settled.slice(3), ['a 10 true', 'c 30 true']);
   });
 
-  test('is waited for only so long, and by nobody who has left', () => {
+  test('is waited for only for a limited time, and not by callers who have left', () => {
     mock.timers.enable({ apis: ['setTimeout'] });
     try {
       const room = createRoom(limits);

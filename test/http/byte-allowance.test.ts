@@ -53,7 +53,7 @@ test('a key lifts the allowance of its address up to that of its own environment
   assert.equal(rule(exchange({ authorization: 'Bearer hostile' }), 10 * MiB).limit, 'app_bytes');
 });
 
-test('nobody pays for another: neither other keys nor strangers at the same address, nor a key for strangers', () => {
+test('nobody uses up another’s allowance: neither other keys nor strangers at the same address, nor a key that of strangers', () => {
   const rule = makeRule();
   passing(rule, { authorization: 'Bearer hostile' });
   assert.equal(passing(rule, {}), 4);

@@ -497,7 +497,7 @@ describe('an import that is killed', () => {
     assert.match(others.words, /--state killed: it belongs to an import .* with other options/);
   });
 
-  test('by a signal ends at a place from which it can continue', async () => {
+  test('by a signal ends at a row from which it can continue', async () => {
     const appId = newAppId();
     put('signal.csv', await written(asText(10_000), 'CSVWithNames'));
     const args = ['signal.csv', ...mapping, ...to(appId), ...files('sig')];

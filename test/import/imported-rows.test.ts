@@ -520,7 +520,7 @@ describe('an export of another system', () => {
       );
   });
 
-  test('of Segment has the time that its clocks give, or when it was received', async () => {
+  test('of Segment has the time by its clocks, or the time when it was received', async () => {
     const track = { type: 'track', event: 'x', userId: 'ada' };
     const [corrected, received] = await mapped(
       await ndjson(

@@ -84,7 +84,7 @@ describe('an answer', () => {
   const options = () => ({ appId: '1', url: service.baseUrl, writeKey: undefined, importToken: undefined });
   const records = ['{"event":"a"}', '{"event":"b"}', '{"event":"c"}'];
 
-  test('that is not from the service says nothing about rows, whatever its status', async () => {
+  test('that is not from the service decides nothing about rows, whatever its status', async () => {
     answers = [
       { status: 403, body: { message: 'blocked' } },
       { status: 404, body: { error: 'no such site' } },
@@ -100,7 +100,7 @@ describe('an answer', () => {
     );
   });
 
-  test('200 is of the service if it has what the service answers on that path', async () => {
+  test('200 counts as the service’s own if its body is what the service answers on that path', async () => {
     const sender = createSender(options(), 1, never);
     const success = { status: 200, body: { success: true } };
     answers = [{ status: 200, body: {} }, success];
@@ -112,7 +112,7 @@ describe('an answer', () => {
     sender.close();
   });
 
-  test('413 of a gateway says nothing about rows either, even if it lists errors', async () => {
+  test('413 of a gateway decides nothing about rows, even if it lists errors', async () => {
     const errors = [{ message: 'too large' }];
     answers = [{ status: 413, body: { errors } }, { status: 200 }, { status: 200 }];
     const sender = createSender(options(), 1, never);
@@ -146,7 +146,7 @@ describe('an answer', () => {
     sender.close();
   });
 
-  test('of another server is blamed on the address, and one of the service on what it names', async () => {
+  test('of another server is blamed on the address, and one of the service on the cause that it names', async () => {
     const probe = (answer: ToAnswer) => {
       service.answer = () => answer;
       const sender = createSender(options(), 1, never);

@@ -24,7 +24,7 @@ function setUp(path: string, call: string): { status: number | null; stderr: str
   return { status, stderr };
 }
 
-test('a secret is made once, again if its file is empty, and not in place of one that cannot be read', () => {
+test('a secret is made only once, again if its file is empty, but never in place of one that cannot be read', () => {
   const dir = tempDir('secrets');
   const file = join(dir, 'secret');
   const secret = findOrMakeSecret(file);

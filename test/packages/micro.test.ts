@@ -293,7 +293,7 @@ describe('sluice-micro', () => {
     }
   });
 
-  test('says in one line that its port is taken or is none', async () => {
+  test('says in one line that its port is taken or invalid', async () => {
     for (const [given, line] of [
       [String(port), /^sluice-micro: PORT: cannot listen on 127\.0\.0\.1:\d+; is it in use\?\n$/],
       ['x', /^sluice: PORT must be a whole number from 1 to 65535, not "x"\n$/],

@@ -189,7 +189,7 @@ describe('a disk that takes no more', () => {
     assert.deepEqual([problems.map(({ code }) => code)[0], dropped], ['EFBIG', []]);
   });
 
-  test('loses what is neither on disk nor accepted when the library is closed, and says how much', async () => {
+  test('loses records that are neither on disk nor accepted when the library is closed, and reports how many', async () => {
     server.answer = () => ({ status: 503 });
     const client = create({ spoolFolder });
     limitFiles(diskBytes);

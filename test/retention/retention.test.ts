@@ -297,7 +297,7 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   assert.ok((await storedRows()).includes(`e ${retained} next`));
 });
 
-test('a run that is killed at any step, again and again, is retried, deletes the same rows and keeps its keys', async () => {
+test('a run that is killed at any step, again and again, is retried, deletes the same rows and keeps the keys of their records', async () => {
   await emptyTables();
   await clickhouse.command({ query: 'TRUNCATE TABLE stored_keys' });
   const [retained, , forEver] = appIds;
@@ -518,7 +518,7 @@ test('expired rows of every table that holds users are deleted, and newer rows k
   }
 });
 
-test('logs what it has deleted table by table, also when a later one fails', async () => {
+test('logs what it has deleted table by table, even if a later table fails', async () => {
   await emptyTables();
   lines.length = 0;
   const [retained] = appIds;

@@ -453,7 +453,7 @@ test('while servers are migrated beside a move, no query sees a row twice', asyn
   await move(0, 2);
 });
 
-test('a process that stood still before it owned a server leaves nothing there', async () => {
+test('a process that stood still before it owned a server leaves no rows there', async () => {
   const { gates, moveThrough, close } = await startGates();
   gates[0].hold(({ sql }) => sql.startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
   const late = moveThrough(1);

@@ -198,7 +198,7 @@ test('refuses a commit that the backlog has no room for, and writes nothing', as
   assert.equal(await commit(redis, [next], { backlogBytesMax: bytes + next.bytes }), 's');
 });
 
-test('accepts a key once, in one commit and in later ones, and says which repeats have other rows', async () => {
+test('accepts a key once, in one commit and in later ones, and reports which repeats have other rows', async () => {
   const first = [
     group([eventRecord('first', 'k1'), eventRecord('second', 'k1'), eventRecord('other', 'k2')]),
   ];

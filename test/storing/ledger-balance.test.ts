@@ -173,7 +173,7 @@ test('a commit counts what it decides, a worker writes the minute once, and the 
   ]);
 });
 
-test('a commit of several environments and kinds counts each record for its own', async () => {
+test('a commit of several environments and kinds counts each record for its own environment and kind', async () => {
   const properties = (claim?: string): IngestRecord => ({ ...eventRecord('p', claim), table: 1 });
   const groups = ['1', '2', '3'].flatMap((appId, n) => [
     { ...group([eventRecord('e', `e${n}`), properties(`p${n}`), eventRecord('f', `f${n}`)]), appId },

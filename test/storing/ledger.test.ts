@@ -124,7 +124,7 @@ describe('the books', () => {
     assert.ok(stats.differing_repeats >= 1 && stats.differing_repeats <= 3, `${stats.differing_repeats}`);
   });
 
-  test('show what is lost, and what is there twice, with environment, minute and number, until it is put right', async () => {
+  test('show what is lost or doubled, with environment, minute and number, until it is put right', async () => {
     const day = await today();
     assert.equal(await send(paths.track, { app_id: staging, identity: 'a', event: 'Kept' }), 200);
     assert.equal(await send(paths.track, { app_id: staging, identity: 'a', event: 'Lost' }), 200);

@@ -7,7 +7,7 @@ import { eventRecord, group, startCommitter } from '../support/shard.js';
 
 const { redis, submit } = await startCommitter();
 
-test('a buffer that was given back is used again if it has the size, and only a limited number are kept', () => {
+test('a buffer that was given back is used again if it is large enough, and only a limited number are kept', () => {
   const spares = createSpareBuffers(1600, 1);
   const [one, other] = [spares.take(400), spares.take(1600)];
   assert.notEqual(one, other);

@@ -259,7 +259,7 @@ test('the range of a median leaves out the outermost runs of many, but none of f
   assert.deepEqual(rangeOfMedian(of(20)), { least: 6, most: 15 });
 });
 
-test('what servers use while nothing is sent is no cost of an event', () => {
+test('the CPU that servers use while nothing is sent is no cost of an event', () => {
   const idle = [1, 2].map((of) => ({ of, cpu: { worker: 50 * of } }));
   // A second for the load and 10 ms until all is stored: 50.5 µs for each of 1,000 events, then 101.
   const levels = [150.5, 211].map((cost, index) => ({ of: index + 1, runs: [runOf(cost), runOf(cost)] }));
@@ -389,7 +389,7 @@ test('plots are legible on a light and on a dark page', async () => {
   assert.match(svg, /@media \(prefers-color-scheme:dark\)\{[^<]*\[fill="#ffffff"\]\{fill:#0d1117\}/);
 });
 
-test('a failed session says so on its page and at its end', async () => {
+test('a failed session is reported on its page and at its end', async () => {
   const results = resultsOf({ failures: [{ scenario: 'single', message: '5 of 6' }] });
   assert.match((await makePage(results, 'all')).markdown, /\*\*This session failed:\*\*\n- single: 5 of 6/);
   assert.match(summary(results), /FAILED: single: 5 of 6/);

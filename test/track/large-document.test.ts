@@ -168,7 +168,7 @@ describe('a large document', () => {
   });
 
   // Measured in CPU time, since on a busy machine every step lasts longer.
-  test('takes no step of more than 50 ms, whatever is in it', () => {
+  test('is read in steps of at most 50 ms, whatever it contains', () => {
     const many = (count: number, item: (index: number) => string) =>
       Array.from({ length: count }, (_, index) => item(index)).join();
     const event = (properties: string) => `{"event":"e","identity":"i","properties":${properties}}`;

@@ -276,7 +276,7 @@ describe('idempotency keys', () => {
 
   test('keep the first of two equal events', () => twice('the same again', 'same', {}));
 
-  test('keep the first when the second has another body, user and time', () =>
+  test('keep the first event when the second has another body, user and time', () =>
     twice('something else', 'else', {
       event: 'something else, again',
       identity: 'somebody else',

@@ -584,7 +584,7 @@ describe('JSON', () => {
     return { event, json: JSON.stringify(event).replace('{', `{"more":${value},`) };
   };
 
-  test('accepts what is well-formed, as the value of an unknown field', async () => {
+  test('accepts well-formed JSON as the value of an unknown field', async () => {
     for (const value of wellFormed) {
       const { event, json } = documentOf('well-formed', value);
       JSON.parse(json);

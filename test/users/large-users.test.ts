@@ -97,7 +97,7 @@ test('the events of a user come once each, from the latest, whether they are new
   assert.ok(pages.slice(0, -1).every((page) => page.events.length === eventsPerPage));
 });
 
-test('a page of a large user reads the last days only, and who looks like them is found without their rows', async () => {
+test('a page of a large user reads the last days only, and similar users are found without reading that user’s rows', async () => {
   const found = await lookUpUser(client, appId, { identity: large });
   assert.equal(found.found, true);
   const [events] = await countUserEvents(client, appId, { identity: large });

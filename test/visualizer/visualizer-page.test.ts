@@ -343,7 +343,7 @@ describe('the page', { skip }, () => {
     }
   });
 
-  test('says that it is off if there is no ADMIN_TOKEN', async () => {
+  test('says that the visualizer is off if there is no ADMIN_TOKEN', async () => {
     const off = await startSluice({ workers: 0, env: { ADMIN_TOKEN: '' } });
     try {
       const page = await (await browser.newContext()).newPage();

@@ -219,7 +219,7 @@ describe('what a device has sent', () => {
     assert.equal(await begin('seventh', '333-333', had + 1, 1, 1), 1, 'and so do expired ones');
   });
 
-  test('is answered in time though Redis is silent, and when it is away', async () => {
+  test('is answered in time while Redis is silent or away', async () => {
     const show = createBatchPublisher({ redis, channel, log });
     const { pairing, id } = await pair();
     assert.equal(await show(batch(pairing)), true);

@@ -414,7 +414,7 @@ describe('a paired page', () => {
   });
 });
 
-describe('a caller who is no administrator with a code', () => {
+describe('a caller who lacks a token or a code', () => {
   before(forgetFailures);
 
   test('is sent away with the reason', async () => {
