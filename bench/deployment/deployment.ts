@@ -1,9 +1,9 @@
-// The deployment under test: the processes of production on loopback ports, with the settings of test/harness/sluice.ts (which seal segments
-// earlier than production does), a Redis that syncs its file before every answer, and data in a temporary folder. Each run gets its own
-// environment, so that its rows can be counted.
+// The deployment under test: the processes of production on loopback ports, with segments of production's age, a Redis that syncs its file
+// before every answer, and data in a temporary folder. Each run gets its own environment, so that its rows can be counted.
 
 import { resolve } from 'node:path';
 import { Redis } from 'ioredis';
+import { storing } from '../../src/contract/limits.js';
 import { createEnvironments, unlimited } from '../../test/harness/accounts.js';
 import type { Child } from '../../test/harness/child.js';
 import { readMetric } from '../../test/harness/fault-checks.js';
@@ -48,6 +48,7 @@ export async function startDeployment({ env, servers, replicasAck, cpuProf }: De
     redis: redises[0],
     ...(servers !== undefined && { clickhouseServers: servers }),
     env: {
+      SEGMENT_AGE_MS_MAX: String(storing.segmentAgeMs),
       ...((servers ?? replicasAck) !== undefined && { REDIS_URL: redisUrl }),
       ...(replicasAck !== undefined && { REDIS_REPLICAS_ACK: String(replicasAck) }),
       ...env,
