@@ -113,15 +113,22 @@ test('a key is shown once and stored as a hash; the audit log names it by its id
 });
 
 test('a revoked key ends within a second, a wrong one is refused like a wrong ADMIN_TOKEN', async () => {
-  const key = keys.get('viewer') as Key;
-  await sluice.admin('program-keys', 'revoke', key.id);
-  await until(async () => (await call(key.program_key, 'GET', '/accounts')).status === 401, {
-    // A second, plus the time by which a busy machine is late.
-    deadlineMs: 60_000,
-    what: 'the key is refused',
-  });
+  const tookMs: number[] = [];
+  // A machine that pauses delays some ends, but rarely all, so the quickest one counts.
+  for (const role of ['viewer', 'administrator', 'operator'] as const) {
+    const { id, program_key } = keys.get(role) as Key;
+    await sluice.admin('program-keys', 'revoke', id);
+    const revokedMs = performance.now();
+    // A refusal is late, so the time until its request counts.
+    const refusedMs = await until(async () => {
+      const askedMs = performance.now();
+      return (await call(program_key, 'GET', '/accounts')).status === 401 && askedMs;
+    }, 'the key is refused');
+    tookMs.push(refusedMs - revokedMs);
+    await assert.rejects(sluice.admin('program-keys', 'revoke', id), /there is no program key/);
+  }
+  assert.ok(Math.min(...tookMs) <= 1_000, String(tookMs));
   for (const wrong of [`${keys.get('privacy')?.program_key}x`, 'slp_', keys.get('privacy')?.id ?? ''])
     assert.equal((await call(wrong, 'GET', '/accounts')).status, 401);
   assert.equal((await call('privacy', 'GET', '/accounts')).status, 200);
-  await assert.rejects(sluice.admin('program-keys', 'revoke', key.id), /there is no program key/);
 });

@@ -120,7 +120,7 @@ test('a freshly installed server writes users into its logs, and one with sluice
   for (const log of ['file', 'query_log', 'text_log', 'error_log'])
     assert.ok(found.includes(log), `${log} of ${found}`);
 
-  // What would go to the console goes to a file.
+  // A file gets what would go to the console.
   const file = join(tempDir('stock-log'), 'warnings.log');
   const console = '<console>1</console>';
   const toFile = xml.replace(console, `<errorlog>${file}</errorlog><errorlog_level>warning</errorlog_level>`);

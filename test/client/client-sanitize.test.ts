@@ -1,4 +1,4 @@
-// What the client library takes as names, identities and properties, and what it drops with a warning.
+// What the client library accepts as names, identities and properties, and what it drops with a warning.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -62,7 +62,7 @@ test('a message leaves storage when the server has answered for it, and no earli
   assert.deepEqual(
     [...world.texts.keys()].filter((key) => /:h:|backoff/.test(key)),
     [],
-    'nor does anything else stay',
+    'no hold and no pause stays either',
   );
 });
 

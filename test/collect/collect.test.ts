@@ -320,7 +320,7 @@ describe('the merged user', () => {
         ['rejected', 'merges_strangers', 'identity'],
       ],
     );
-    // What such a user sends is stored as it is, as track does.
+    // Records of such a user are stored as they are, as track does it.
     await store(appId, [event({ identity: 'null' }), userProperties({}, { identity: 'undefined' })]);
   });
 });

@@ -379,14 +379,14 @@ test('completes a deletion after Redis was emptied, and still finds the complete
 
 const lossesWhilePending = [
   {
-    what: 'by a worker that goes on',
+    what: 'by a running worker',
     async work() {
       await emptyRedis();
       await untilLogged(survivor, 'the copying to ClickHouse failed', 2);
     },
   },
   {
-    what: 'by a worker that was started on it',
+    what: 'by a worker that is started afterwards',
     async work() {
       await survivor.stop();
       await emptyRedis();

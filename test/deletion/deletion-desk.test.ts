@@ -141,7 +141,7 @@ test('a reference with other users is refused; another account may use it, and r
   assert.equal(
     new Set(ids.map(({ deletion_request_id: id }) => id)).size,
     1,
-    'of several at once one is stored',
+    'of several equal requests at once one is stored',
   );
   const unnamed = [await submitWith(sluice, token, { users }), await submitWith(sluice, token, { users })];
   assert.notEqual(unnamed[0]?.text, unnamed[1]?.text);

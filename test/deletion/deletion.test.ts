@@ -528,7 +528,7 @@ test('an overtaken round writes nothing about a request that another round has v
   }
 });
 
-test('completes hundreds of requests within a minute with at most 20 mutations per table', async () => {
+test('completes hundreds of requests with at most 20 mutations per table and minute', async () => {
   const before = await dumpTables(sluice);
   const users = Array.from({ length: 300 }, (_, number) => ({ identity: `one of many ${number}` }));
   await sendEvents(sluice, main, 'go', users);
@@ -546,7 +546,7 @@ test('completes hundreds of requests within a minute with at most 20 mutations p
     requestIds.push(...(await Promise.all(batch)));
   }
   for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
-  // One minute, unless the machine is very slow.
+  // A very slow machine takes several minutes, and each may have its mutations.
   const minutes = Math.ceil((performance.now() - started) / 60_000);
   for (const [table, count] of await countOf()) {
     const made = count - (mutationsBefore.get(table) ?? 0);

@@ -53,7 +53,7 @@ test('processes left with the former primary acknowledge and store nothing, and 
       // The processes left behind know of no later change, so they report that they are not ready.
       await until(
         async () => (await fetch(`${left.baseUrl}/health/ready`)).status === 503,
-        'they are not ready',
+        'the processes left behind are not ready',
       );
       way?.pass();
       await redis.untilReplicated(2);

@@ -184,7 +184,7 @@ describe('an import', () => {
   let service: AnsweringServer;
   before(async () => {
     service = await startAnsweringServer();
-    // As the service answers the empty request by which an import tries its options.
+    // The service answers like this to the empty request by which an import tries its options.
     service.answer = () => ({ status: 400, body: { err: { code: 'empty', message: 'No event.' } } });
   });
   after(() => service?.close());

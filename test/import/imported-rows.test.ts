@@ -1,4 +1,4 @@
-// What becomes of a file's rows before they are sent: how they are read, and which records they are.
+// How a file's rows are read before they are sent, and which records they become.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-// What an import makes of answers, and what becomes of its files when others touch them. The service answers as a test says.
+// How an import reacts to answers, and what happens to its files when others touch them. The service answers as a test says.
 
 import assert from 'node:assert/strict';
 import {

@@ -313,7 +313,7 @@ describe('the folder of a spool', () => {
       process.kill(pid);
       await until(() => / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')), {
         deadlineMs,
-        what: 'it has ended',
+        what: 'the owner is a zombie',
       });
       put('owner.1', owner(pid));
       claimFolder(spoolFolder);

@@ -286,7 +286,7 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   assert.deepEqual([line?.table, line?.rows, line?.retainDays], ['stored_events', 3, 30]);
   assert.ok(said.some(({ partition }) => partition !== undefined));
   assert.ok(!lines.join().includes('ada'));
-  // What is accepted now is stored as usual.
+  // Records that are accepted now are stored as usual.
   const answer = await post(sluice.baseUrl, paths.track, {
     app_id: retained,
     event: 'next',

@@ -29,7 +29,7 @@ const failures = {
 type FailureName = keyof typeof failures;
 const failureNames = Object.keys(failures) as FailureName[];
 
-/** What becomes of the request that failed: sent again before any other, dropped, or kept until the next flush. */
+/** What happens to the request that failed: it is sent again before any other, dropped, or kept until the next flush. */
 type Fate = 'again' | 'dropped' | 'kept';
 type Fates = Readonly<Record<FailureName, Fate>>;
 
@@ -105,7 +105,7 @@ const replay = (ways: Fates, attemptsMax = 1): Row => ({ ways, library: replayed
 const patient = fates('dropped', 'dropped', 'again', 'again');
 const untilNextFlush = fates('dropped', 'dropped', 'kept', 'kept');
 
-/** By their names in the page's table. The comments name the file that decides, and its date. */
+/** By their names in the page's table. The comments name the file that decides, and its version or date. */
 const rows: Readonly<Record<string, Row>> = {
   // publisher.ts 3.1.0
   '`@segment/analytics-node`': { ways: patient, library: segment },

@@ -15,7 +15,7 @@ import { connectTestRedis } from '../harness/redis-client.js';
 import { startRedis } from '../harness/services.js';
 import { until, within } from '../harness/wait.js';
 
-/** A simulated ClickHouse, which hangs while `hangs` is set, and is gone while `isGone` is. `rewritten`: its parts of each table. */
+/** A simulated ClickHouse, which hangs while `hangs` is set, and is gone while `isGone` is. `rewritten`: the parts that it reports. */
 async function startServer(number: number, rewritten = 0) {
   const answer = `[\n{"number":${number},"deployment":"of the test","bytes":1,"parts":"${rewritten}"}\n]\n`;
   const state = {

@@ -183,12 +183,12 @@ test('a worker that read a segment before another one changed it changes nothing
   assert.equal(
     await runScript(redis, scripts.compressSegment, keysOfCompressing, args),
     0,
-    'it is compressed',
+    'the segment is compressed already',
   );
   assert.equal(
     await runScript(redis, scripts.quarantine, keysOfTaking, [member, rows.length, fewer, 1]),
     0,
-    'they are out',
+    'the rows were taken out already',
   );
   const least = fewer.subarray(0, fewer.lastIndexOf('\n', fewer.length - 2) + 1);
   assert.equal(await runScript(redis, scripts.quarantine, keysOfTaking, [member, fewer.length, least, 1]), 1);
@@ -199,7 +199,7 @@ test('a worker that read a segment before another one changed it changes nothing
   assert.equal(
     await runScript(redis, scripts.compressSegment, keysOfCompressing, await compressArgs(least)),
     0,
-    'it is stored',
+    'the segment is stored',
   );
   assert.equal(await redis.exists(key), 0);
 });

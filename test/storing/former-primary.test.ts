@@ -127,7 +127,7 @@ test('a connection that does not ask who is the primary takes over as soon as th
   try {
     await until(
       async () => (await ask(first.port, 'set', 'key', '')).startsWith('NOREPLICAS'),
-      'it refuses to write',
+      'the former primary refuses to write',
     );
     followPrimary(await connectTo(first), { deployment: () => ({ epoch, shards: 1 }), log });
     assert.equal(await beside.hget(registryKeys.primary, 'id'), null);

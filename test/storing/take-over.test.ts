@@ -375,7 +375,7 @@ test('a connection that hears of a take-over while it looks for the primary stil
     await untilReady(redis, 10_000);
     await until(() => connector.failoverDetector?.sentinels[0]?.client.status === 'ready', {
       deadlineMs: 20_000,
-      what: 'it listens to the sentinel',
+      what: 'the connection listens to the sentinel',
     });
     const [{ client }] = connector.failoverDetector.sentinels as [{ readonly client: Single }];
     const resolve = connector.resolve.bind(connector);
@@ -388,7 +388,7 @@ test('a connection that hears of a take-over while it looks for the primary stil
     await ask(own.servers[0]?.port ?? 0, 'client', 'kill', 'type', 'normal');
     await until(() => looks > 0 && redis.status === 'ready', {
       deadlineMs: 20_000,
-      what: 'it is connected again',
+      what: 'the connection is ready again',
     });
     assert.equal(await redis.ping(), 'PONG');
   } finally {

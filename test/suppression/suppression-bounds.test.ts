@@ -133,11 +133,11 @@ test('users that strangers have joined have their own limits, and do not count t
     );
   assert.equal(await join(devices, suppressed), 5);
   assert.equal(await join(devices.slice(0, 10), suppressed), 0, 'again');
-  assert.equal(await join(devices.slice(-5), another), 0, 'another identity has its own room');
+  assert.equal(await join(devices.slice(-5), another), 0, 'another identity has its own limit');
   assert.equal(
     await join(['x@1', 'y@1'], hasher.textOf({ identity: 'free@example.com' })),
     0,
-    'of a free user',
+    'nobody is joined to a free user',
   );
   assert.equal(await areFree(options, accountId, ['x@1', 'y@1']), true);
   const small = { ...options, namesPerAccountMax: 3 };

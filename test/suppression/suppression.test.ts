@@ -46,7 +46,7 @@ const imports = ['--import-until', tomorrow];
 const set = await sluice.admin('environments', 'set', main, ...unlimited, ...imports);
 const importToken = String((set as { import_token: string }).import_token);
 await sluice.admin('environments', 'set', staging, '--validation', 'lenient');
-/** Its main environment limits no messages of the client library. */
+/** An account whose main environment limits no messages of the client library. */
 const flooded = await createTestAccount(sluice, 'Flooded');
 const limits = ['collect_user', 'collect_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
 await sluice.admin('environments', 'set', flooded.appIds[0] as string, ...limits);

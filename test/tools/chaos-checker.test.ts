@@ -266,7 +266,7 @@ test('the first identification of a user_id counts', () => {
   assert.deepEqual(kinds(history, [rowOf(event), rowOf(first)], [eve]), []);
   assert.deepEqual(kinds(history, [rowOf(first)], [eve]), ['lost']);
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [6, 7])]), ['resurrected']);
-  // Of two that were under way at once, either may be the first.
+  // Either of two that were under way at once may be the first.
   const atOnce = [
     sent('track', event, [0, 1]),
     sent('identify', first, [2, 5]),
@@ -374,7 +374,7 @@ test('a record that a store lost need not be stored when it is sent again about 
   assert.deepEqual(
     found({ suppressed: [{ ...user, fromMs: 1.5 }], emptied: [] }),
     ['lost'],
-    'it was stored before',
+    'the record was stored before',
   );
 });
 

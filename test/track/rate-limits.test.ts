@@ -276,7 +276,7 @@ describe('limits', { concurrency: 8 }, () => {
       assert.deepEqual(
         still.map(({ status }) => status),
         [429, 429],
-        'also after it was merged',
+        'the limits stay separate after a merge',
       );
     }
   });

@@ -1,5 +1,5 @@
-// What the client library's endpoint tells the watchers of a paired device, and what it tells the device about its pairing.
-// The endpoint runs in this process, on the Redis of a real deployment.
+// What the client library's endpoint passes on to the watchers of a paired device, and what it answers the device about its pairing. The
+// endpoint runs in this process, on the Redis of a real deployment.
 
 import assert from 'node:assert/strict';
 import { after, beforeEach, test } from 'node:test';

@@ -270,7 +270,7 @@ describe('pairings that wait', () => {
     assert.equal(
       more.filter((status) => status === 201).length,
       waitingPerAppMax - waitingPerAddressMax,
-      'of the environment',
+      'the bound of the environment',
     );
   });
 
@@ -406,7 +406,7 @@ describe('a paired page', () => {
     await redis.pexpire(keyOf(pairing), 45_000);
     await until(async () => (await redis.pttl(keyOf(pairing))) > 50_000, {
       deadlineMs: visualizer.renewEveryMs + 15_000,
-      what: 'it is renewed',
+      what: 'the pairing is renewed',
     });
     await redis.hset(keyOf(pairing), 'ends_ms', Date.now());
     assert.equal((await page.heard('ended', visualizer.renewEveryMs + 15_000)).reason, 'expired');
@@ -461,12 +461,12 @@ describe('a caller who lacks a token or a code', () => {
     );
     const isSettled = ({ socket, closed }: LivePage) =>
       socket.readyState === socket.OPEN || closed() !== undefined;
-    await until(() => silent.every(isSettled), 'each is let in or not');
+    await until(() => silent.every(isSettled), 'each page is let in or refused');
     const served = (await pagesServed()) - before;
     assert.ok(served <= visualizer.unpairedPerAddressMax, `${served} pages that say nothing are served`);
     await openPage(code).heard('paired');
     const codes = await Promise.all(silent.map(async (page) => (await page.untilClosed(60_000)).code));
-    assert.deepEqual(new Set(codes), new Set([1006, 4408]), 'not let in, or late');
+    assert.deepEqual(new Set(codes), new Set([1006, 4408]), 'refused, or closed as too late');
   });
 
   test('cannot use up the connections, bodies and time of ADMIN_PORT', async () => {
@@ -579,7 +579,7 @@ describe('a caller who lacks a token or a code', () => {
     try {
       const isPaired = ({ said }: LivePage) => said.some(({ type }) => type === 'paired');
       while (more.length < visualizer.pagesMax + 20) {
-        // As many as may be unpaired at once.
+        // Opens as many pages at once as may be unpaired.
         for (let count = 0; count < visualizer.unpairedPerAddressMax; count++)
           more.push(openLivePage(admin.adminUrl, { token: sluice.adminToken, code }));
         await until(
