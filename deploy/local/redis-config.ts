@@ -14,8 +14,9 @@ export type RedisSettings = {
 /**
  * Returns the text of redis.conf. Every write goes to the append-only file before it is answered (`appendfsync always`). Redis refuses
  * writes beyond the memory limit and never evicts anything. If a crash cut off the end of the file, the next start drops that end instead
- * of failing. Expired hashes are freed in another thread. Redis rewrites the file from 256 MB on. It keeps commands nowhere else: the log
- * of slow commands and crash reports are off, since they would contain identities.
+ * of failing. Expired hashes are freed in another thread. Redis rewrites the file from 1 GB on, uncompressed, since a rewrite takes a
+ * second of CPU and more. It keeps commands nowhere else: the log of slow commands and crash reports are off, since they would contain
+ * identities.
  */
 export function redisConfig(settings: RedisSettings): string {
   return [
@@ -29,7 +30,8 @@ export function redisConfig(settings: RedisSettings): string {
     'appendonly yes',
     `appendfsync ${settings.appendfsync}`,
     'aof-load-truncated yes',
-    'auto-aof-rewrite-min-size 256mb',
+    'auto-aof-rewrite-min-size 1gb',
+    'rdbcompression no',
     'save ""',
     `maxmemory ${settings.memoryBytesMax}`,
     'maxmemory-policy noeviction',

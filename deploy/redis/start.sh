@@ -42,7 +42,8 @@ requirepass $REDISCLI_AUTH
 masterauth $REDISCLI_AUTH
 appendonly yes
 appendfsync always
-auto-aof-rewrite-min-size 256mb
+auto-aof-rewrite-min-size 1gb
+rdbcompression no
 save ""
 maxmemory ${REDIS_MEMORY_BYTES_MAX:-6442450944}
 maxmemory-policy noeviction
