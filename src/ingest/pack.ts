@@ -4,7 +4,7 @@
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms,
 //                 u32 cost of all groups together, u32 least max of all } …
-//   u16 claims, { 13 B of the event id, the record's fingerprint } …
+//   u16 claims, { 13 B of the event id } …, { the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what it is joined to or 0, name, and for a join: that, u16 log from 0, u32 max } …
 //   u16 environments, { u8 bytes of the app_id, app_id } …
@@ -13,10 +13,10 @@
 //   the runs of all groups, merged into as few as possible. If the limits have room for all groups, the script reads only these, and not
 //   even these unless a record is marked or its key is already claimed
 //
-// A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
+// A run: { u8 rows argument from 0 (+128 if its records take the next claims, +64 if they are skipped, +32 if they take the next names),
 //          u16 environment from 0, u16 records, u32 bytes of their rows }
-// It is either one record with its claim, or several records without claims that have the same table, environment and mark. Records are
-// plain if nothing is added to the argument's index. Among the runs of all groups, a run of plain records may have several environments.
+// Its records have the same table, environment and mark, and all have claims or none has one. Records are plain if nothing is added to the
+// argument's index. Among the runs of all groups, a run of plain records may have several environments.
 // Its rows are the next ones in its table's argument. A skipped record is decided like others but has no row. If it has a claim, a row with
 // its event id and nothing else takes the place of its own.
 
@@ -176,11 +176,12 @@ export function packGroups(
   let rowNumber = 0;
 
   const { logs, end } = writeLogs(packed, 0, groups);
-  const namesEnd = writeNames(packed, writeClaims(packed, end, groups), groups, logs);
+  const claims = writeClaims(packed, end, groups);
+  const namesEnd = writeNames(packed, claims.end, groups, logs);
   const { environments, end: environmentsEnd } = writeEnvironments(packed, namesEnd, groups);
   const groupsAt = environmentsEnd + 6;
   let at = groupsAt;
-  let claimAt = end + 2;
+  let fingerprintAt = claims.fingerprintsAt;
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const { digest, cost, limit } of group.limits) {
@@ -197,20 +198,24 @@ export function packGroups(
       const table = records.tableOf(first);
       const hasClaim = records.claimOf(first) !== undefined;
       const mark = marks?.[first];
-      const end = hasClaim ? first + 1 : endOfRun(records, marks, first);
+      const end = endOfRun(records, marks, first);
       argumentOf[table] ??= rows.push(newRows(table, take(bytesMax))) - 1;
       const argument = argumentOf[table];
       const written = rows[argument] as (typeof rows)[number];
       const start = written.end;
-      written.end = records.write(written.into, start, first, end, rowNumber);
-      if (hasClaim) {
-        const fingerprint = fingerprintOfRow(written.view, start, written.end, timeColumns[table] as number);
-        packed[claimAt + claimedIdBytes] = fingerprint;
-        claimAt += claimBytes;
+      // Each row with a claim has a fingerprint.
+      const step = hasClaim ? 1 : end - first;
+      for (let i = first; i < end; i += step) {
+        const rowAt = written.end;
+        written.end = records.write(written.into, rowAt, i, i + step, rowNumber);
+        if (hasClaim) {
+          const timeColumn = timeColumns[table] as number;
+          packed[fingerprintAt++] = fingerprintOfRow(written.view, rowAt, written.end, timeColumn);
+        }
+        if (isSkipped(mark))
+          written.end = writeKeyRow(written.into, rowAt, table, records.claimOf(i), rowNumber);
+        rowNumber += step;
       }
-      if (isSkipped(mark))
-        written.end = writeKeyRow(written.into, start, table, records.claimOf(first), rowNumber);
-      rowNumber += end - first;
       runs += 1;
       const bits = (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark));
       written.records += end - first;
@@ -291,9 +296,9 @@ function writeEnvironments(packed: Buffer, from: number, groups: readonly Group[
   return { environments, end };
 }
 
-/** Whether a run and the next run of its kind may become one: not if each record has a claim or a name of its own. */
+/** Whether a run and the next run of its kind may become one: not if they may have different names. */
 function canBeMerged(bits: number): boolean {
-  return (bits & (128 + 32)) === 0;
+  return (bits & 32) === 0;
 }
 
 function newRows(table: number, into: Buffer) {
@@ -357,19 +362,19 @@ export function lettersByGroup(letters: string, groups: readonly Group[]): strin
   return divided;
 }
 
-/** Writes all claims except their fingerprints, which are taken from the rows. Returns where they end. */
+/** Writes all claims except their fingerprints, which are taken from the rows. Returns where these begin and end. */
 function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   let at = from + 2;
   for (const { records } of groups) {
     for (let i = 0; i < records.length; i++) {
       const claim = records.claimOf(i);
       if (claim === undefined) continue;
-      packed.write(claim, at, claimedIdBytes, 'hex');
-      at += claimBytes;
+      at += packed.write(claim, at, claimedIdBytes, 'hex');
     }
   }
-  packed.writeUInt16BE((at - from - 2) / claimBytes, from);
-  return at;
+  const claims = (at - from - 2) / claimedIdBytes;
+  packed.writeUInt16BE(claims, from);
+  return { fingerprintsAt: at, end: at + claims };
 }
 
 /** Writes the names of anonymous users who may have been joined to suppressed ones. Returns where they end. */
@@ -415,12 +420,13 @@ function bitsOf(mark: Mark): number {
 
 function endOfRun(records: Records, marks: Group['marks'], first: number): number {
   const table = records.tableOf(first);
+  const hasClaim = records.claimOf(first) !== undefined;
   const mark = marks?.[first];
   let end = first + 1;
   while (
     end < records.length &&
     records.tableOf(end) === table &&
-    records.claimOf(end) === undefined &&
+    (records.claimOf(end) !== undefined) === hasClaim &&
     (marks === undefined || areAlike(mark, marks[end]))
   )
     end += 1;

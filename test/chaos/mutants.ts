@@ -80,7 +80,7 @@ export const mutants: readonly Mutant[] = [
         file: commit,
         find: '-- 6. Write: rows first',
         replace:
-          "for bucket, added in pairs(bucket_added) do call('HSET', claims_key, fields[bucket], (buckets[bucket] or '') .. added) end\nif full then return 'o' end\n-- 6. Write: rows first",
+          "for bucket, entries in pairs(grown) do call('HSET', claims_key, fields[bucket], entries) end\nif full then return 'o' end\n-- 6. Write: rows first",
       },
     ],
     faults: ['full backlog', 'full backlog'],
