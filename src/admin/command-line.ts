@@ -5,10 +5,15 @@ import type { Administration } from './administration.js';
 import { type Command, type Fields, isOnCommandLine, shapeOf } from './command.js';
 import { namedCommands } from './commands.js';
 
-export const usage = `npm run admin -- COMMAND\n\n${namedCommands
-  .flatMap(([, { cli }]) => (cli === undefined ? [] : [`  ${usageOf(cli)}`]))
-  .sort()
-  .join('\n')}`;
+export const usage = `npm run admin -- COMMAND\n\n${usageLines()}`;
+
+/** The usage lines of the commands that begin with these words. */
+function usageLines(words = ''): string {
+  return namedCommands
+    .flatMap(([, { cli }]) => (cli?.startsWith(words) ? [`  ${usageOf(cli)}`] : []))
+    .sort()
+    .join('\n');
+}
 
 /** A usage line with its explanation; a long line is wrapped, with the explanation below it. */
 function usageOf(cli: string): string {
@@ -18,7 +23,7 @@ function usageOf(cli: string): string {
   return line.length > 60 ? `${lines}\n      ${help}` : `${line.padEnd(34)}   ${help}`;
 }
 
-/** Runs the command that these words name. If they name none, rejects with AdministrationError and the usage. */
+/** Runs the command that these words name. If they do not fit one, rejects with AdministrationError, which says why, and the usage. */
 export async function runCommandLine(
   administration: Administration,
   words: readonly string[],
@@ -39,15 +44,22 @@ type Read = { readonly fields: Fields; readonly nameOf: (field: string) => strin
 
 /** The first command with this name whose usage line fits these words. */
 function find(words: readonly string[]) {
-  let fault = new AdministrationError(usage);
+  let why: string | undefined;
   for (const [name, command] of namedCommands) {
     const grammar = grammarOf(command);
     if (grammar === undefined || grammar.name.some((word, index) => words[index] !== word)) continue;
     const read = readWords(command, grammar, words.slice(grammar.name.length));
-    if (!(read instanceof AdministrationError)) return { name, command, read };
-    fault = read;
+    if (typeof read !== 'string') return { name, command, read };
+    why = `${read}\n\n${usageLines(grammar.name.join(' '))}`;
   }
-  throw fault;
+  throw new AdministrationError(why ?? whyUnknown(words));
+}
+
+function whyUnknown([first = '--help', second = '']: readonly string[]): string {
+  if (first.startsWith('-') || first === 'help') return usage;
+  const why = `there is no command ${`${first} ${second}`.trim()}`;
+  const alike = usageLines(`${first} `);
+  return alike === '' ? `${why}; --help shows all` : `${why}\n\n${alike}`;
 }
 
 /** An option, a flag, or a positional parameter. */
@@ -87,11 +99,8 @@ function fieldNamed(given: object, word: string, value: string): string {
   return names.find((name) => Object.hasOwn(given, name)) ?? word;
 }
 
-function readWords(
-  command: Command,
-  { parts }: Grammar,
-  words: readonly string[],
-): Read | AdministrationError {
+/** The parameters in the words after a command's name, or why they do not fit it. */
+function readWords(command: Command, { parts }: Grammar, words: readonly string[]): Read | string {
   const options = parts.filter(({ shown }) => shown.startsWith('--'));
   const positionals = parts.filter((part) => !options.includes(part));
   const found = new Map<Part, string[]>();
@@ -101,12 +110,12 @@ function readWords(
     const option = options.find(({ shown }) => shown === word);
     if (option === undefined) {
       // Without options a name may begin with two dashes.
-      if (word.startsWith('--') && options.length > 0) return new AdministrationError(usage);
+      if (word.startsWith('--') && options.length > 0) return `${word} does not fit here`;
       rest.push(word);
       continue;
     }
     const value = option.isFlag ? '' : words[++i];
-    if (value === undefined) return new AdministrationError(usage);
+    if (value === undefined) return `${word} needs a value`;
     found.set(option, [...(found.get(option) ?? []), value]);
   }
   for (const part of positionals) {
@@ -115,9 +124,9 @@ function readWords(
   }
   const missing = parts.find((part) => part.isRequired && !found.has(part));
   const [unclear] = rest.length > 0 ? positionals.slice(-1) : positionals.filter((part) => part === missing);
-  if (unclear !== undefined)
-    return new AdministrationError(`exactly one ${unclear.shown} is needed\n\n${usage}`);
-  if (missing !== undefined || rest.length > 0) return new AdministrationError(usage);
+  if (unclear !== undefined) return `exactly one ${unclear.shown} is needed`;
+  if (missing !== undefined) return `${missing.shown} is needed`;
+  if (rest.length > 0) return `${rest[0]} does not fit here`;
   const fields = Object.fromEntries([...found].map(([part, values]) => [part.field, givenAs(part, values)]));
   return { fields, nameOf: namesOf(command, options) };
 }
