@@ -152,8 +152,11 @@ export function createSender(
     waits[kind] -= 1;
   }
 
-  /** Repeats a request until the service gives a final answer, and settles with it. */
-  async function postUntilAnswered(lane: Path, body: Buffer): Promise<Answer> {
+  /**
+   * Repeats a request until the service gives a final answer, and settles with it. That the body came too slowly is final if it can be sent
+   * in halves.
+   */
+  async function postUntilAnswered(lane: Path, body: Buffer, canBeHalved = false): Promise<Answer> {
     let failingSinceMs = nowMs();
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
       let reason: string;
@@ -168,7 +171,8 @@ export function createSender(
           pauseMs = firstPauseMs;
           continue;
         }
-        if (answer.status === 413 || (answer.status < 500 && isOurs(answer))) return answer;
+        const isTooSlow = answer.status === 408 && !canBeHalved;
+        if (answer.status === 413 || (answer.status < 500 && isOurs(answer) && !isTooSlow)) return answer;
         reason =
           answer.body.err?.message ??
           `${url} answers ${answer.status}${isOurs(answer) ? '' : ', but not as this service does'}`;
@@ -195,7 +199,7 @@ export function createSender(
 
   /** Sends a body whose records have these lengths in characters: while it is under way, their texts are not kept beside it. */
   async function sendBody(lane: Lane, sent: Buffer, lengths: Uint32Array): Promise<Sent> {
-    const answer = await postUntilAnswered(lane, sent);
+    const answer = await postUntilAnswered(lane, sent, lengths.length > 1);
     const { status, body, repeats } = answer;
     const isGateway = !isOurs(answer);
     if (status === 200 || (!isGateway && body.errors !== undefined)) {

@@ -146,6 +146,22 @@ describe('an answer', () => {
     sender.close();
   });
 
+  test('that a request came too slowly halves it, and says nothing about a single row', async () => {
+    const slow = { status: 408, body: { err: { code: 'body_too_slow', message: 'Too slow.' } } };
+    answers = [slow, { status: 200 }, slow, { status: 200 }];
+    const before = service.arrived.length;
+    const sender = createSender(options(), 1, never);
+    assert.deepEqual(await sender.send('events', records), { stored: 3, repeats: 0, refused: [] });
+    assert.deepEqual(
+      service.arrived.slice(before).map(({ body }) => body.events?.length),
+      [3, 2, 1, 1],
+    );
+    const known = { status: 200, body: { receipts: [{ idempotency_key: 'k', status: 'stored' }] } };
+    answers = [slow, known];
+    assert.deepEqual([...(await sender.receipts(['k']))], [['k', 'stored']]);
+    sender.close();
+  });
+
   test('of another server is blamed on the address, and one of the service on the cause that it names', async () => {
     const probe = (answer: ToAnswer) => {
       service.answer = () => answer;
