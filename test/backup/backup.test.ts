@@ -467,7 +467,7 @@ test('names the requests whose users are unknown, since their hashes were lost w
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'carol Seen', 'dave Seen']);
 });
 
-test('waits for a round of deletions, and exchanges nothing until it has ended', async () => {
+test('a restore waits for a round of deletions, and exchanges nothing until it has ended', async () => {
   const lock = registryKeys.maintenanceLock;
   await withRedis(sluice, async (redis) => {
     await redis.set(lock, 'round of a worker', 'PX', 3_600_000);

@@ -60,7 +60,7 @@ test('a freshly installed server has logs that grow without end', async () => {
   }, 'the server has all of them');
 });
 
-test('with sluice.xml it starts, has no such logs, and makes backups only on their disk', async () => {
+test('a server with sluice.xml starts, has no such logs, and makes backups only on their disk', async () => {
   const { query, server } = await start({ 'sluice.xml': xml });
   assert.deepEqual(await growing(query), []);
 
@@ -102,7 +102,7 @@ async function logsWith(text: string, file: string, query: (sql: string) => Prom
   return found;
 }
 
-test('with sluice.xml it leaves as much room on its disk as the embedded one', async () => {
+test('a server with sluice.xml leaves as much room on its disk as the embedded one', async () => {
   const { query } = await start({ 'sluice.xml': xml });
   assert.equal(
     await query("SELECT keep_free_space FROM system.disks WHERE name = 'default'"),

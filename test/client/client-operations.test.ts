@@ -74,7 +74,7 @@ test('does nothing before the start but keeps the calls, with their time and the
   assert.deepEqual(events(server.stored)[0]?.properties, { step: 1 });
 });
 
-test('waits with everything until recording may begin', async () => {
+test('the client waits with everything until recording may begin', async () => {
   const { clock, server, open, texts } = createWorld('first');
   const page = open({ ready: false });
   page.client.start('1', testSettings);

@@ -203,7 +203,7 @@ test('a thousand properties are accepted, and not one more', () => {
   }
 });
 
-test('it reads at most the properties that it accepts or warns about, and warns once about the rest of 300,000', () => {
+test('the library reads at most the properties that it accepts or warns about, and warns once about the rest of 300,000', () => {
   for (const [value, read] of [
     ['text', counts.propertiesMax],
     [{}, clientLimits.propertiesDroppedMax],

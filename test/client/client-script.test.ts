@@ -35,7 +35,7 @@ function openPage(browser: TestBrowser, more: Record<string, unknown> = {}): Pag
   return Object.assign(win, { run: (code: string) => runInContext(code, win) });
 }
 
-test('is under 13 KiB compressed, and contains nothing that only the server needs', () => {
+test('the script is under 13 KiB compressed, and contains nothing that only the server needs', () => {
   assert.ok(
     gzipSync(script, { level: 9 }).length < 13 * 1024,
     `${gzipSync(script, { level: 9 }).length} bytes`,
@@ -46,7 +46,7 @@ test('is under 13 KiB compressed, and contains nothing that only the server need
   }
 });
 
-test('has a source map that names its sources and holds their text', () => {
+test('the script has a source map that names its sources and holds their text', () => {
   assert.match(script, /\n\/\/# sourceMappingURL=sdk\.js\.map$/);
   const map = JSON.parse(readFileSync(join(root, 'dist/sdk.js.map'), 'utf8'));
   assert.ok(map.sources.includes('../src/libraries/client/core/client.ts') && map.sources.length > 20);

@@ -228,7 +228,7 @@ test('only an operator makes a link for somebody who has access, or had it', asy
   await assert.rejects(byAdministrator(), /had access/, 'the operator’s invitation changes nothing');
 });
 
-test('remembers of a limited number of people, the latest ones, that they had access', async () => {
+test('remembers only of the latest people, in a limited number, that they had access', async () => {
   const { accountId } = await account();
   const ids = Array.from({ length: bounds.formerMax }, (_, n) => `pe_${n}`);
   await registry.write({ [`former_people:${accountId}`]: { account_id: accountId, person_ids: ids } });

@@ -119,7 +119,7 @@ test('users are hidden while a long pass runs, which gives way and begins again'
   assert.deepEqual([await maskedRows('slow'), await maskedRows('meanwhile')], [0, 0]);
 });
 
-test('merges go on when the worker is killed while a pass gives way', async () => {
+test('merges continue when the worker is killed while a pass gives way', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'during' }]);
   await untilStored(sluice);
   const killed = await sluice.addWorker({ CRASH_AT: 'merges_stopped:1' });
@@ -165,7 +165,7 @@ test('failing passes do not delay a request that asks to be erased at once', asy
   assert.equal(await maskedRows('urgent'), 0);
 });
 
-test('rows are erased in time although rounds fail again and again', async () => {
+test('rows are erased although rounds fail again and again', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'in time' }, { identity: 'refused' }]);
   await untilStored(sluice);
   const inTime = await hide('in time');

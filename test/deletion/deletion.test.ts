@@ -303,7 +303,7 @@ test('deletes the users whom its requests name, and nobody else', async (context
   ]);
 });
 
-test('waits for records acknowledged before it, and does not reach records that came after the answer', async () => {
+test('a deletion waits for records acknowledged before it, and does not reach those that came after its answer', async () => {
   await sendIdentify(sluice, main, '8301', 'backlog');
   await untilStored(sluice);
   worker.sigstop();
@@ -604,7 +604,7 @@ test('an administrator who sends a failed row of a target again does not save it
   assertExact(before, await dumpTables(sluice), new Set());
 });
 
-test('waits for a failed row that is being sent again, and deletes it where it arrives', async () => {
+test('a deletion waits for a failed row that is being sent again, and deletes it where it arrives', async () => {
   const identity = 'sent again';
   // So the fence is above the row's segment, whatever else this service has stored.
   await sendEvents(sluice, main, 'stay', [{ identity: 'before it' }]);

@@ -64,7 +64,7 @@ async function start(name: string, command: readonly string[], more: NodeJS.Proc
   return child;
 }
 
-test('is a Dockerfile in which a linter finds nothing wrong', () => {
+test('a linter finds nothing wrong in the Dockerfile', () => {
   assert.deepEqual(validate(readDeployFile('Dockerfile')), []);
 });
 

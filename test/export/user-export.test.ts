@@ -163,7 +163,7 @@ test('answers 429 when the account has as many exports as it may', async () => {
   });
 });
 
-test('is found for 24 hours', async () => {
+test('an export is found for 24 hours', async () => {
   const id = await submitExport(sluice, token, [{ identity: 'ada@example.com' }]);
   await withRedis(sluice, async (redis) => {
     const left = await redis.pttl(registryKeys.export(id));
@@ -175,7 +175,7 @@ test('is found for 24 hours', async () => {
   assert.equal((await readExportData(sluice, token, id)).status, 404);
 });
 
-test('is pending until every record acknowledged before it is stored', async () => {
+test('an export is pending until every record acknowledged before it is stored', async () => {
   const [worker] = sluice.workers;
   await untilStored(sluice);
   worker?.sigstop();
@@ -196,7 +196,7 @@ test('is pending until every record acknowledged before it is stored', async () 
   assert.equal((await readRecords(sluice, token, id)).length, 1);
 });
 
-test('waits for deletions before it, and has only what came after them', async () => {
+test('an export waits for deletions before it, and has only what came after them', async () => {
   const users = [{ identity: 'again@example.com' }];
   await sendEvents(sluice, main, 'go', users);
   let id = '';
@@ -216,7 +216,7 @@ test('waits for deletions before it, and has only what came after them', async (
   );
 });
 
-test('ends with a later deletion of one of its users by any of their ids, though the worker dies meanwhile', async () => {
+test('an export ends with a later deletion of one of its users by any of their ids, though the worker dies meanwhile', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'ended@example.com' }]);
   await sendIdentify(sluice, main, '81', 'ended@example.com');
   const ended = await submitExport(sluice, token, [{ identity: 'x' }, { identity: 'ended@example.com' }]);
@@ -240,7 +240,7 @@ test('ends with a later deletion of one of its users by any of their ids, though
   });
 });
 
-test('is not read as complete while a deletion of its user runs', async () => {
+test('an export is not read as complete while a deletion of its user runs', async () => {
   const users = [{ identity: 'overtaken@example.com' }];
   await sendEvents(sluice, main, 'go', users);
   await sendProperties(sluice, main, 'go', ['overtaken@example.com']);
@@ -255,7 +255,7 @@ test('is not read as complete while a deletion of its user runs', async () => {
   await untilComplete(sluice, token, deletion);
 });
 
-test('its lines in the audit log name the export and no user', async () => {
+test('the audit log’s lines about an export name it and no user', async () => {
   const id = await submitExport(sluice, token, [{ identity: 'audited@example.com' }]);
   await untilExportComplete(sluice, token, id);
   await readRecords(sluice, token, id);
@@ -556,7 +556,7 @@ test('an archive of many records has pages, is made in little memory, and is no 
   assert.equal(((await nowhere.json()) as { err: { field: string } }).err.field, 'zone');
 });
 
-test('breaks off visibly when ClickHouse fails in the middle, and is answered 503 when it is away', async () => {
+test('a download breaks off visibly when ClickHouse fails in the middle, and is answered 503 when it is away', async () => {
   for (const fail of [
     () => sluice.rows(`KILL QUERY WHERE startsWith(query_id, 'user_export_') SYNC`),
     async () => proxy.reset(),
@@ -788,7 +788,7 @@ test('a download ends when its reader is removed or signs out, or the key of its
 
 type Reader = { readonly email: string; readonly page: ConsolePage };
 
-test('has the failed row that is sent again while the export is read', async () => {
+test('an export has the failed row that is sent again while it is read', async () => {
   const stamps = [2 * heavyRows, 1, 1, '2026-01-01 00:00:00.000'];
   const row = [
     main,

@@ -72,12 +72,12 @@ test('an address that opens all it can leaves room for others, and a connection 
   other.ask();
   await until(() => other.answered, 'another address is answered');
   const others = Array.from({ length: 20 }, (_, index) => open(`127.0.1.${index + 1}`));
-  await until(() => others.filter(({ closed }) => closed).length === 1, 'one of them is one too many');
+  await until(() => others.filter(({ closed }) => closed).length === 1, 'one finds no room');
   for (const connection of [...own, ...others, other]) connection.destroy();
   await until(async () => {
     const next = open('127.0.0.4');
     next.ask();
-    await until(() => next.answered || next.closed, 'it is answered or closed');
+    await until(() => next.answered || next.closed, 'the connection is answered or closed');
     next.destroy();
     return next.answered;
   }, 'there is room again');

@@ -102,7 +102,7 @@ function openMany(count: number): Promise<RawConnection[]> {
   return Promise.all(Array.from({ length: count }, () => openRaw(api.baseUrl)));
 }
 
-test('is not held up by slow heads and slow bodies, and closes their connections', async () => {
+test('the service is not held up by slow heads and slow bodies, and closes their connections', async () => {
   await beside(64, async () => {
     await Promise.all([
       untilDrippersClosed(`${head}X-A: `, 'a'),
@@ -112,7 +112,7 @@ test('is not held up by slow heads and slow bodies, and closes their connections
   });
 });
 
-test('is not held up by clients that do not read what they asked for', async () => {
+test('the service is not held up by clients that do not read what they asked for', async () => {
   const { hostname, port } = new URL(api.baseUrl);
   const sockets: Socket[] = [];
   await beside(128, async () => {

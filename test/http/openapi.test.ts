@@ -88,7 +88,7 @@ function real(request: object): object {
   return { ...request, app_id: sluice.appId };
 }
 
-test('is an OpenAPI 3.1 document of this address with ingestion and health', () => {
+test('the document is an OpenAPI 3.1 document of this address with ingestion and health', () => {
   assert.equal(document.openapi, '3.1.0');
   assert.equal(document.info.version, '1.0');
   assert.equal(postOf('/api/track')['x-version'], '1.0');
@@ -104,13 +104,13 @@ test('is an OpenAPI 3.1 document of this address with ingestion and health', () 
   for (const path of ['/health/live', '/health/ready', '/openapi.json']) assert.ok(resolved.paths[path]?.get);
 });
 
-test('is found invalid when it is broken', async () => {
+test('a broken document is found invalid', async () => {
   const broken = structuredClone(document) as unknown as { paths: Record<string, { post: object }> };
   broken.paths['/api/track'] = { post: { responses: { 200: {} } } };
   assert.equal((await new Validator().validate(broken)).valid, false);
 });
 
-test('has no broken reference, and two parts cannot define the same schema', () => {
+test('the document has no broken reference, and two parts cannot define the same schema', () => {
   const references = JSON.stringify(document).match(/(?<="\$ref":"#\/components\/schemas\/)[^"]+/g) ?? [];
   assert.ok(references.length > 50, String(references.length));
   for (const name of references) assert.ok(document.components.schemas[name], name);

@@ -31,7 +31,7 @@ const administration: Administration = createAdministration({ baseUrl: `${sluice
 await until(() => administration.listAccounts({}).then(Boolean, () => false), 'the API knows the key');
 after(() => administration.close());
 
-test('has the types and routes of the documents', async () => {
+test('the clients have the types and routes of the documents', async () => {
   const read = async (url: string) => (await (await fetch(url)).json()) as OpenApiDocument;
   const sources = operationsSources(
     await read(`${sluice.baseUrl}/openapi.json`),

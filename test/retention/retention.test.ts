@@ -343,7 +343,7 @@ test('a run that is killed at any step, again and again, is retried, deletes the
   assert.equal(kept?.keys, '4', 'the keys of two events, a property and an identification');
 });
 
-test('waits for records that are accepted but not stored, since their user may have come back', async () => {
+test('retention waits for records that are accepted but not stored, since their user may have come back', async () => {
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();

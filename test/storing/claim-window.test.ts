@@ -152,7 +152,7 @@ test('remembers claims that have no room in their bucket as long as others, and 
   assert.equal(await claimAll('early', 200), 'r'.repeat(200));
   await world.work(3 * minuteMs);
   assert.equal(await claimAll('early', 200), 's'.repeat(200), 'the window of the early ones has passed');
-  assert.equal(await claimAll('late', 100), 'r'.repeat(100), 'though the bucket has room again');
+  assert.equal(await claimAll('late', 100), 'r'.repeat(100), 'although the bucket has room again');
   await world.store();
   await world.work(18 * minuteMs);
   assert.equal(await world.redis.exists(shardKeys.claims(0), shardKeys.claimsApart(0)), 0);
@@ -254,10 +254,10 @@ test("a day's step of Redis's clock, ahead and back or for good, ages no claim",
     await world.step(dayMs);
     assert.equal(await world.claim('a'), false, 'no worker has looked yet');
     await world.work(secondMs);
-    assert.equal(await world.claim('a'), false, 'after it');
+    assert.equal(await world.claim('a'), false, 'a worker has looked');
     await world.step(-dayMs);
     await world.work(secondMs);
-    assert.equal(await world.claim('a'), false, 'back again');
+    assert.equal(await world.claim('a'), false, 'the clock is back');
     await world.step(dayMs);
     await world.work(4 * minuteMs);
     assert.equal(await world.claim('a'), false, 'the clock stays ahead');

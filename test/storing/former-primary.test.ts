@@ -134,7 +134,7 @@ test('a connection that does not ask who is the primary takes over as soon as th
   } finally {
     replica.sigcont();
   }
-  await until(() => beside.hget(registryKeys.primary, 'id'), 'it is taken over');
+  await until(() => beside.hget(registryKeys.primary, 'id'), 'the server is taken over');
 });
 
 test('after a take-over only a process that knows lost suppressions reads all of them again', async () => {

@@ -244,7 +244,7 @@ test('two workers with the same segment at once store it once', async () => {
   assert.equal((await names()).length, 12);
 });
 
-test('goes on to the next token when ClickHouse knows a token but not its rows', async () => {
+test('continues with the next token when ClickHouse knows a token but not its rows', async () => {
   const { segment, bytes, rows, name } = await sealedSegment('a', 'b');
   await burn(name, bytes);
   await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));

@@ -52,7 +52,7 @@ test('answers other paths with 404 and other methods with 405', async () => {
   assert.equal((await fetch(`${url}/metrics`, { method: 'POST' })).status, 405);
 });
 
-test('is not ready, but live, while Redis is away', async () => {
+test('a worker is not ready, but live, while Redis is away', async () => {
   await sluice.redis.stop();
   await until(async () => (await get('/health/ready')).status === 503, 'the worker is not ready');
   assert.equal((await get('/health/ready')).text, '{"ready":false,"missing":["redis"]}');
@@ -61,7 +61,7 @@ test('is not ready, but live, while Redis is away', async () => {
   await until(async () => (await get('/health/ready')).status === 200, 'the worker is ready again');
 });
 
-test('is not ready, but live, while ClickHouse is away; an API process stays ready and reports it', async () => {
+test('a worker is not ready, but live, while ClickHouse is away; an API process stays ready and reports it', async () => {
   await sluice.clickhouse.kill9();
   const waits = 'clickhouse: records wait in Redis until it answers';
   for (const [from, status, ready] of [
@@ -86,7 +86,7 @@ test('is not ready, but live, while ClickHouse is away; an API process stays rea
     );
 });
 
-test('is live, but not ready, while the state is not loaded', async () => {
+test('a worker is live, but not ready, while the state is not loaded', async () => {
   const port = await freePort();
   // Another database number is like another, empty Redis.
   const waiting = await sluice.addWorker({
@@ -113,6 +113,6 @@ test('names the variable if its port is taken', async () => {
   assert.match(output, /^sluice: WORKER_ADMIN_PORT: cannot listen on 127\.0\.0\.1:\d+; is it in use\?$/m);
 });
 
-test('ends with code 0 when it is asked to', async () => {
+test('a worker ends with code 0 when it is asked to', async () => {
   assert.deepEqual(await worker.sigterm(), { code: 0, signal: null });
 });

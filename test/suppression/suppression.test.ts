@@ -799,7 +799,7 @@ test('takes users who are identified with a merged identity while the request ru
   assert.deepEqual(await sluice.rows(`SELECT identity FROM events WHERE event = 'Kept out'`), []);
 });
 
-test('is not answered if Redis was emptied before the change was copied, and was restored without it', async () => {
+test('a change is not answered if Redis was emptied before the change was copied, and was restored without it', async () => {
   const { identity } = newUser();
   const deployment = async (redis: Redis) => (await readRegistry(redis)).deployment;
   await withRedis(sluice, async (redis) => {

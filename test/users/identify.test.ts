@@ -266,7 +266,7 @@ test('refuses identities under which strangers would be merged, which track stor
   );
 });
 
-test('also refuses such an identity with as many blanks around it as fit', async () => {
+test('also refuses such an identity with as many blanks around it as it may have', async () => {
   const identities = [
     `null${' '.repeat(251)}`,
     `${' '.repeat(100)}Anonymous${'\t'.repeat(100)}`,
