@@ -48,7 +48,7 @@ export const mergedMark = 'merged';
 
 /** High enough that no other client sends these user_ids to this environment. */
 const firstUserId = 700_000_000;
-const firstLateUserId = 800_000_000;
+const firstLateUserId = 750_000_000;
 const attemptsMax = 20;
 const pauseMs = 200;
 

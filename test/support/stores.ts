@@ -27,8 +27,8 @@ export type GatedStores = Stores & {
 };
 
 /** Starts a Redis. By default it does not wait for the disk, whose pauses must not decide about locks and turns. */
-export async function startStore(options: RedisOptions = { appendfsync: 'no' }) {
-  const server = await startRedis(options);
+export async function startStore(options: RedisOptions = {}) {
+  const server = await startRedis({ appendfsync: 'no', ...options });
   const redis = new Redis(server.url, { maxRetriesPerRequest: null });
   after(async () => {
     redis.disconnect();
@@ -38,7 +38,7 @@ export async function startStore(options: RedisOptions = { appendfsync: 'no' }) 
 }
 
 /** Starts both, with the schema in this database. */
-export async function startStores(database: string, options: RedisOptions = {}): Promise<Stores> {
+export async function startStores(database: string, options?: RedisOptions): Promise<Stores> {
   const [{ server: redisServer, redis }, clickhouseServer] = await Promise.all([
     startStore(options),
     startClickHouse(),
