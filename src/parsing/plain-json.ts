@@ -18,9 +18,14 @@ const standsForItself = Uint8Array.from({ length: 256 }, (_, byte) =>
 
 /** The first byte from here on that is not white space. */
 export function skipBlanks(bytes: Uint8Array, at: number): number {
-  let byte = bytes[at];
-  while (byte === blank || byte === 0x0a || byte === 0x0d || byte === 0x09) byte = bytes[++at];
+  let byte = bytes[at] as number;
+  // Usually there is none, and one comparison says so.
+  while (byte <= blank && isBlank(byte)) byte = bytes[++at] as number;
   return at;
+}
+
+function isBlank(byte: number): boolean {
+  return byte === blank || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
 /** The closing quote of the text that begins here. */
