@@ -13,7 +13,7 @@ import { findOrMakeSecret } from './secrets.js';
 
 const name = 'sluice';
 const minuteMs = 60_000;
-/** How long a primary does not answer until the sentinels give up on it. */
+/** How long a primary may be silent before the sentinels give up on it. */
 const downMs = 2_000;
 
 export function redisNodeSpecs(config: Config): readonly ChildSpec[] {
