@@ -137,6 +137,11 @@ const serverDefaults = {
   mutations_sync: 0,
   implicit_select: 0,
   allow_introspection_functions: 0,
+  // Expressions are compiled to machine code at the hundredth use instead of the third: each takes 35 ms of CPU, and saves a tenth of a
+  // scan of millions of rows.
+  min_count_to_compile_expression: 100,
+  min_count_to_compile_aggregate_expression: 100,
+  min_count_to_compile_sort_description: 100,
 };
 
 function profile(name: string, settings: Readonly<Record<string, number>>, constraints = ''): string {
