@@ -624,6 +624,10 @@ test('tells whether a user is suppressed and since when, how many are, and how m
   assert.equal(await sinceOf(`?identity=${encodeURIComponent(identity)}`), since, 'again changes nothing');
   assert.deepEqual((await read(two, `?user_id=${userId}`)).suppressed, true);
   assert.deepEqual(await read(two, `?anonymous_id=${userId}`), { suppressed: false });
+  for (const name of ['identity', 'anonymous_id'])
+    assert.deepEqual(JSON.parse((await lookUp(two, token, `?${name}=`)).text), {
+      err: { message: `${name} must not be empty.`, code: 'empty', field: name },
+    });
   const between = await read(two);
   assert.deepEqual([between.users - before.users, between.names - before.names], [2, 2]);
   await send(two, paths.track, { app_id: staging, event: 'No', identity });

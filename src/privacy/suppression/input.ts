@@ -39,5 +39,6 @@ export function readUser(parameters: URLSearchParams): User | 'none' | Rejection
   // The same schema as for a list of users checks it.
   const document = parseDocument(Buffer.from(JSON.stringify({ users: [{ [name]: value }] })));
   const targets = 'code' in document ? document : readLookup(document);
-  return 'code' in targets ? { ...targets, field: name } : userOf(targets[0] as Target);
+  if (!('code' in targets)) return userOf(targets[0] as Target);
+  return rejection(targets.code, targets.message.replace('users.0.', ''), name);
 }
