@@ -52,10 +52,30 @@ import { verify } from './round/verify.js';
  * pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
+  const refusal = await keepOrRefuse(options);
+  const completed = await deleteInTurn(options);
+  // Only now, so that new requests whose targets ClickHouse refuses hold up no others.
+  if (refusal !== undefined) throw refusal;
+  return completed;
+}
+
+/** Keeps new targets. If ClickHouse refuses them, settles with the error after writing the reason into their requests. */
+async function keepOrRefuse(options: RoundOptions): Promise<unknown> {
+  const ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
+  try {
+    await keepNewTargets(options);
+    return undefined;
+  } catch (error) {
+    await reportFailure(options, ids, error);
+    if (!isRefusal(error)) throw error;
+    return error;
+  }
+}
+
+/** Works on pending requests, unless the last round began too recently. */
+async function deleteInTurn(options: RoundOptions): Promise<number> {
   let ids: readonly string[] = [];
   try {
-    ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
-    await keepNewTargets(options);
     // Requests gather between rounds. Choosing among them reads the whole registry, which is too expensive ten times a second.
     const turn = turnOf(options.redis);
     if ((await isTurnTaken(...turn)) || (await isRestoreRunning(options.redis))) return 0;
@@ -73,10 +93,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   } catch (error) {
     // Another worker has continued with its requests.
     if (error instanceof ConcurrentUpdate) return 0;
-    logFailure(options, ids.length, error);
-    await writeFailure(options, ids, stateOfFault(error)).catch((cause: unknown) =>
-      options.log.warn({ error: describeError(cause) }, 'the reason could not be written into the requests'),
-    );
+    await reportFailure(options, ids, error);
     throw error;
   }
 }
@@ -224,7 +241,7 @@ async function deleteTogether(
   for (const table of userTables) {
     await deleteFrom(options, round, table);
     endStep(table);
-    await keepNewTargets(options);
+    await keepOrRefuse(options);
   }
   options.crash('places_emptied');
   await update(options, round, () => ({ state: 'verifying' }));
@@ -335,6 +352,14 @@ function byAccount(requests: readonly DeletionRequest[]): DeletionRequest[][] {
   for (const request of requests)
     found.set(request.account_id, [...(found.get(request.account_id) ?? []), request]);
   return [...found.values()];
+}
+
+/** Logs why work on these requests failed, and writes the reason into them if possible. */
+async function reportFailure(options: RoundOptions, ids: readonly string[], error: unknown): Promise<void> {
+  logFailure(options, ids.length, error);
+  await writeFailure(options, ids, stateOfFault(error)).catch((cause: unknown) =>
+    options.log.warn({ error: describeError(cause) }, 'the reason could not be written into the requests'),
+  );
 }
 
 /** Writes the reason of a failed round into its requests. They may have progressed since it began, so they are read again. */

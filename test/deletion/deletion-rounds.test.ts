@@ -355,6 +355,25 @@ test('why rounds fail is written into a request once, however many of them fail'
   await untilComplete(sluice, token, requestId);
 });
 
+test('a request whose users ClickHouse does not take holds up no other', async () => {
+  const isCopy = (sql: string) => sql.startsWith('INSERT INTO deletion_targets FORMAT');
+  let earlier = '';
+  await withoutRounds(sluice, async () => {
+    earlier = await submitAccepted(sluice, token, [{ identity: 'copied before' }]);
+    await until(
+      async () => (await showDeletion(sluice, earlier)).targets_kept === true,
+      'the first request is copied',
+    );
+  });
+  gate.refuse(({ sql }) => isCopy(sql), outOfMemory);
+  const later = await submitAccepted(sluice, token, [{ identity: 'not copied either' }]);
+  await until(async () => (await showDeletion(sluice, later)).state === 'failed', 'the copy was refused');
+  await untilComplete(sluice, token, earlier);
+  assert.equal((await showDeletion(sluice, later)).state, 'failed');
+  gate.pass();
+  await untilComplete(sluice, token, later);
+});
+
 test('a worker that was paused while another one completed a request does not change its second copy', async () => {
   const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
   worker.sigstop();
