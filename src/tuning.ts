@@ -62,9 +62,9 @@ export const commitBatches = {
  * seconds at most.
  */
 export const takeOvers = {
-  /** Microseconds of the clock from which segments get their numbers, and suppressions their versions. */
+  /** Microseconds of the clock from which segments get their numbers, and suppressions and second copies their versions. */
   skippedUs: 60_000_000,
-  /** Versions of the registry, which are not below the clock either, and of the copies of deletion requests. */
+  /** Versions of the registry, which are not below the clock either. */
   versionsSkipped: 10_000,
 } as const;
 
@@ -370,8 +370,6 @@ export const rejectedWrites = {
 } as const;
 
 /** About how many lines of the audit log go to ClickHouse in one insert. */
-export const auditLinesPerInsert = 1_000;
-
 export const wrongTokensLoggedEveryMs = 10_000;
 
 /** Stack frames of an internal error that are logged. */

@@ -13,7 +13,6 @@ import { describeError } from '../src/log.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
-import { mirrorDeletions } from '../src/privacy/deletion/mirror.js';
 import {
   ConcurrentUpdate,
   type DeletionRequest,
@@ -27,6 +26,7 @@ import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
 import type { Environment } from '../src/registry/documents.js';
+import { copyChanges } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
@@ -202,7 +202,7 @@ async function isRestoreRunning(redis: Redis): Promise<boolean> {
  */
 async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promise<void> {
   if ((await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0) return;
-  await mirrorDeletions(redis, clickhouse, crash);
+  await copyChanges(redis, clickhouse, crash);
   await keepTargets(redis, clickhouse);
   crash('targets_kept');
 }

@@ -5,17 +5,14 @@ import { reachableClients } from '../src/clickhouse/servers.js';
 import { userExports } from '../src/contract/limits.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
-import { mirrorDeletions } from '../src/privacy/deletion/mirror.js';
 import { readUnfinishedMembers } from '../src/privacy/deletion/request.js';
 import { dropStrayPreviews } from '../src/privacy/deletion/round-tables.js';
 import { dropExportTables, exportPrefix } from '../src/privacy/export/tables.js';
 import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
-import { mirrorSuppressions } from '../src/privacy/suppression/mirror.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { readOnReplicas } from '../src/redis/replicas.js';
-import { mirrorAudit } from '../src/registry/audit/mirror.js';
-import { mirrorRegistry } from '../src/registry/mirror.js';
+import { copyChanges } from '../src/registry/outbox.js';
 import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
@@ -27,14 +24,11 @@ const strayExportSecondsMin = Math.ceil((2 * userExports.downloadMsMax) / 1_000)
 export async function writeSecondCopies(context: WorkerContext): Promise<void> {
   const { redis, clickhouse, crash } = context;
   const copies = [
-    () => mirrorAudit(redis, clickhouse),
-    () => mirrorRegistry(redis, clickhouse, crash),
-    () => mirrorDeletions(redis, clickhouse, crash),
     async () => {
       const unjoined = await moveSomeJoins(context);
       if (unjoined > 0) usersUnjoined.inc(unjoined);
-      await mirrorSuppressions(redis, clickhouse);
     },
+    () => copyChanges(redis, clickhouse, crash),
     () => purgeStrays(context),
   ];
   // A copy that fails must not hold up the others.

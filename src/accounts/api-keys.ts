@@ -128,7 +128,7 @@ export async function noteApiKeyUse(redis: Redis, key: Key, nowMs: number): Prom
   await runScript(
     redis,
     scripts.noteKeyUse,
-    [registryKeys.epoch, registryKeys.documents, registryKeys.unmirrored],
+    [registryKeys.epoch, registryKeys.documents, registryKeys.uncopied],
     [useOf(key), JSON.stringify({ used_at: new Date(nowMs - (nowMs % 60_000)).toISOString() })],
   );
 }

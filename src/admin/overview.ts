@@ -40,7 +40,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
       Promise.all(serversOf(context.clickhouse).all.map(countSetAside)),
       readPendingIds(redis, deployment.epoch, accountId),
       readLostMembers(redis),
-      countWaitingCopies(redis),
+      redis.zcard(registryKeys.uncopied),
       countFailed(context, appIdsOf(snapshot, accountId)),
       secondsOverdue(redis),
       readDifferences(redis),
@@ -112,16 +112,6 @@ function withoutWorker(shards: readonly Shard[]): string[] {
   return [
     `no worker serves ${idle.length === 1 ? 'shard' : 'shards'} ${idle.join(', ')}, so records there are accepted but wait`,
   ];
-}
-
-/** How many changes to the registry and to deletions are not in ClickHouse yet. */
-async function countWaitingCopies(redis: AdminContext['redis']): Promise<number> {
-  const counts = await Promise.all([
-    redis.scard(registryKeys.unmirrored),
-    redis.scard(registryKeys.unmirroredDeletions),
-    redis.hlen(registryKeys.audit),
-  ]);
-  return counts.reduce((sum, count) => sum + count, 0);
 }
 
 /** How many rows of these environments ClickHouse has refused, or the error if that is not known. */

@@ -19,13 +19,12 @@ import type { Config } from '../config.js';
 import { AdministrationError } from '../contract/errors.js';
 import { backups } from '../contract/limits.js';
 import { createCrashPoint } from '../crash-point.js';
-import { mirrorDeletions } from '../privacy/deletion/mirror.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { type Lease, withProcessLock } from '../redis/lease.js';
 import { claimBackup, forgetBackup, noteBackup, readBackups } from '../registry/backups.js';
 import type { Backup } from '../registry/documents.js';
-import { mirrorRegistry } from '../registry/mirror.js';
+import { copyChanges } from '../registry/outbox.js';
 import { readRegistry, readTime } from '../registry/registry.js';
 import { assertCurrent } from '../registry/witness.js';
 import type { AdminContext } from './context.js';
@@ -97,8 +96,7 @@ async function makeParts(
   const { name } = backup;
   const crash = createCrashPoint(config.crashAt);
   try {
-    await mirrorRegistry(redis, clickhouse);
-    await mirrorDeletions(redis, clickhouse);
+    await copyChanges(redis, clickhouse);
     const makeFirst = async (client: ClickHouseClient, server: number) => {
       const makeFrom = (from: string | undefined) =>
         makeBackup(client, database, backupOf(name, server), from, isContinued);

@@ -33,7 +33,8 @@ import {
   type Loading,
   versionAfterLoss,
 } from '../registry/loading.js';
-import { type MirroredRegistry, mirrorRegistry, readMirror } from '../registry/mirror.js';
+import { type MirroredRegistry, readMirror } from '../registry/mirror.js';
+import { copyChanges, kindsOfCopies, listEarlier } from '../registry/outbox.js';
 import { readRegistry } from '../registry/registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
 import { readSeen, type Seen } from '../registry/witness-copies.js';
@@ -73,7 +74,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
     const loaded = await createOrRestore(options, loading);
     // After the load, since copying needs the epoch.
     await settleShardServers(redis, clickhouse, loaded.deployment.shards);
-    await mirrorRegistry(redis, clickhouse);
+    await copyChanges(redis, clickhouse);
     return loaded;
   } finally {
     await loading.end();
@@ -89,6 +90,7 @@ async function loadLostShards(options: LoadOptions): Promise<Loaded> {
     if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
   };
   const loaded: Loaded = { how: 'found', deployment };
+  await listEarlier(redis);
   await settleShardServers(redis, options.clickhouse, deployment.shards);
   const suppressions = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const right = { nonce: randomBytes(16).toString('hex'), confirm };
@@ -191,7 +193,7 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
   const create = (key: DocumentKey, document: object) =>
     loading.write([
       ['HSETNX', registryKeys.documents, key, JSON.stringify(document)],
-      ['SADD', registryKeys.unmirrored, key],
+      ['ZADD', registryKeys.uncopied, kindsOfCopies.document, key],
       ['SETNX', registryKeys.version, '1'],
       ['HGET', registryKeys.documents, key],
     ]);

@@ -5,12 +5,12 @@
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  targets of the request
 --       4  present while the append-only file has to be rewritten   5  requests with a callback that is due (set)
---       6  weights of pending requests (hash)   7  pending requests by account (sorted set)   8  requests to mirror (set)
+--       6  weights of pending requests (hash)   7  pending requests by account (sorted set)   8  what ClickHouse lacks (sorted set)
 -- ARGV  1  request id   2  its document   3  its member in the pending requests   4  '1' if a callback is due
 -- Returns 1 when this call completed it, else 0.
 
 if redis.call('ZREM', KEYS[2], ARGV[3]) == 0 then
-  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then redis.call('SADD', KEYS[8], ARGV[1]) end
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then redis.call('ZADD', KEYS[8], 4, ARGV[1]) end
   return 0
 end
 redis.call('ZREM', KEYS[7], ARGV[3])

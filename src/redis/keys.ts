@@ -82,12 +82,14 @@ export const registryKeys = {
   /** Present for a while after a process raised that number. */
   witnessTurn: '{registry}:witness_turn',
   witnessCopyTurn: '{registry}:witness_copy_turn',
-  /** Set of the documents' keys that ClickHouse does not have yet. */
-  unmirrored: '{registry}:unmirrored',
+  /** Sorted set by kind of what ClickHouse does not have in its present form (registry/outbox.ts). */
+  uncopied: '{registry}:uncopied',
+  /** The version of the latest copy of such changes. */
+  copyVersion: '{registry}:copies_version',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */
   audit: '{registry}:audit',
   /** Hash: how many of these lines each account has. */
-  auditByAccount: '{registry}:audit_by_account',
+  auditByAccount: '{registry}:audit_lines_by_account',
   /** Sorted set of an environment's last rejected records by time, without values. */
   rejected: (appId: string) => `{registry}:rejected:${appId}`,
   /** Hash of deletion requests by id: the request, its progress, the evidence. No identity. */
@@ -113,8 +115,6 @@ export const registryKeys = {
   deletionsAwaitingTargetCopy: '{registry}:deletions_unkept',
   /** Sorted set like `pendingDeletions`: requests that can never be carried out, until an administrator ends them. */
   lostDeletions: '{registry}:deletions_lost',
-  /** Set of the requests that ClickHouse does not have in their present form. */
-  unmirroredDeletions: '{registry}:deletions_unmirrored',
   /** Sorted set of "<account_id> <time> <request id>", in the order of these texts: what an account can list. */
   listedDeletions: '{registry}:deletions_listed',
   /** Set of the complete requests whose account is to be called. */
@@ -175,12 +175,12 @@ export const registryKeys = {
   /** Since when such a run is due, in seconds since 1970; absent when everything that has expired is deleted. */
   retentionDue: '{registry}:retention_due',
   rewriteSpacing: '{registry}:rewrite_spacing',
-  /** Counts the versions of deletion requests that were copied to ClickHouse. */
-  deletionVersion: '{registry}:deletions_version',
-  /** Hash: version of the suppressions, the version that ClickHouse has, the first version whose change is kept, users and joined names by account. */
+  /** Hash: version of the suppressions, the first version whose change is kept, users and joined names by account. */
   suppressions: '{registry}:suppressions',
   /** Sorted set of the last changes of suppressions by version. */
   suppressionChanges: '{registry}:suppression_changes',
+  /** Hash by version of the changes that ClickHouse does not have yet. */
+  uncopiedSuppressions: '{registry}:suppressions_uncopied',
   /** Hash of an account's suppressed names: keyed hashes, each with the version since when, and its roots. */
   suppressedNames: (accountId: string) => `{registry}:suppressed_names:${accountId}`,
   /** Sets of the names that are suppressed because of a root. */

@@ -2,7 +2,7 @@
 -- called again.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
---       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)
+--       4  what ClickHouse lacks (sorted set)   5  requests whose targets ClickHouse does not have yet (set)
 --       6  the targets as Redis has them   7  weights of pending requests (hash)
 --       8  pending requests by account (sorted set)
 -- ARGV  1  request id   2  its document   3  its member in the pending requests
@@ -17,7 +17,7 @@ redis.call('ZREM', KEYS[2], ARGV[3])
 redis.call('ZREM', KEYS[8], ARGV[3])
 redis.call('ZADD', KEYS[3], submitted_ms, ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('SADD', KEYS[4], ARGV[1])
+redis.call('ZADD', KEYS[4], 4, ARGV[1])
 -- The targets name users and are no longer needed.
 redis.call('DEL', KEYS[6])
 local weight, account = tonumber(redis.call('HGET', KEYS[7], ARGV[3]) or '0'), string.match(ARGV[3], '^%S+')

@@ -3,7 +3,7 @@
 -- of two that come at once with one reference only one is. Its cost does not grow with the pending requests of others.
 --
 -- KEYS  1  epoch   2  deletion requests (hash)   3  pending requests (sorted set by time)
---       4  list of users of the request   5  requests to mirror (set)
+--       4  list of users of the request   5  what ClickHouse lacks (sorted set)
 --       6  requests whose targets ClickHouse does not have yet (set)   7  requests by account and time (sorted set)
 --       8  the reference: hash of the list that came with it, and request id   9  weights of pending requests (hash)
 --      10  pending requests by account (sorted set of the same members)
@@ -19,7 +19,7 @@
 -- erasure again yet, and the id of the earlier request when the reference came with the same list.
 
 local epoch_key, requests_key, pending_key, list_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local unmirrored_key, unkept_key, listed_key, reference_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local uncopied_key, unkept_key, listed_key, reference_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local weights_key, by_account_key, erasure_key = KEYS[9], KEYS[10], KEYS[11]
 local epoch, id, document, list, account_id, pending_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local list_hash, reference_ms = ARGV[7], ARGV[8]
@@ -64,7 +64,7 @@ redis.call('HSET', weights_key, account_id .. ' ' .. id, weight)
 redis.call('HINCRBY', weights_key, account_id, weight)
 redis.call('HINCRBY', weights_key, '', weight)
 redis.call('ZADD', listed_key, 0, account_id .. ' ' .. string.format('%014.0f', listed_at) .. ' ' .. id)
-redis.call('SADD', unmirrored_key, id)
+redis.call('ZADD', uncopied_key, 4, id)
 redis.call('SADD', unkept_key, id)
 if list_hash ~= '' then redis.call('SET', reference_key, list_hash .. ' ' .. id, 'PX', reference_ms) end
 return 1

@@ -3,11 +3,11 @@
 -- changes that were lost with it, and then reads everything again.
 --
 -- KEYS  1  epoch   2  the primary (hash): id, take_overs   3  version of the documents
---       4  state of all suppressions (hash): version   5  version of the copies of deletion requests
+--       4  state of all suppressions (hash): version   5  version of the second copies
 --       6  changes of suppressions (sorted set by version). A take-over is a change of no account, with the previous version on a fifth
 --          line
--- ARGV  1  epoch of the deployment   2  id of this server   3  versions of documents and copies to skip
---       4  microseconds to skip of those of the suppressions
+-- ARGV  1  epoch of the deployment   2  id of this server   3  versions of documents to skip
+--       4  microseconds to skip of those of the suppressions and of the second copies
 -- Returns how often another server took over, and the version of the suppressions; nil when this Redis is not that deployment's.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
@@ -18,7 +18,8 @@ if id and id ~= ARGV[2] then
   local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
   local of_documents = math.max(tonumber(redis.call('GET', KEYS[3]) or '0') + tonumber(ARGV[3]), now_us)
   redis.call('SET', KEYS[3], string.format('%.0f', of_documents))
-  redis.call('INCRBY', KEYS[5], ARGV[3])
+  local of_copies = math.max(tonumber(redis.call('GET', KEYS[5]) or '0'), now_us) + tonumber(ARGV[4])
+  redis.call('SET', KEYS[5], string.format('%.0f', of_copies))
   local before = version
   version = string.format('%.0f', math.max(tonumber(version), now_us) + tonumber(ARGV[4]))
   redis.call('HSET', KEYS[4], 'version', version)

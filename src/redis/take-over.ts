@@ -138,15 +138,8 @@ async function idOf(server: Single): Promise<string> {
 
 /** Hands the registry over to this server. Settles with undefined if it does not hold the deployment. */
 async function takeOverRegistry(redis: Redis, { epoch }: Known, id: string): Promise<Registry | undefined> {
-  const {
-    epoch: epochKey,
-    primary,
-    version,
-    suppressions,
-    deletionVersion,
-    suppressionChanges,
-  } = registryKeys;
-  const keys = [epochKey, primary, version, suppressions, deletionVersion, suppressionChanges];
+  const { epoch: epochKey, primary, version, suppressions, copyVersion, suppressionChanges } = registryKeys;
+  const keys = [epochKey, primary, version, suppressions, copyVersion, suppressionChanges];
   const { versionsSkipped, skippedUs } = takeOvers;
   const args = [epoch, id, versionsSkipped, skippedUs];
   const reply = (await runScript(redis, scripts.takeOverRegistry, keys, args)) as [number, string] | null;

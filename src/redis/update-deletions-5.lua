@@ -3,7 +3,7 @@
 -- sync, for which other requests wait. A request is in the list of pending requests or in that of hidden ones, as its document says.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests, 3  hidden requests (sorted sets by time)
---       4  pending requests by account (sorted set)   5  requests to mirror (set)
+--       4  pending requests by account (sorted set)   5  what ClickHouse lacks (sorted set)
 -- ARGV  for each request: its id, its document, its member in the lists, its next revision, and its state: 'hidden' if its users are
 --       hidden; 'erased' if they were, so that its account need not wait for it while it completes; else empty
 -- Returns 1 when written, else 0.
@@ -17,7 +17,7 @@ end
 for i = 1, #ARGV, 5 do
   local member, kind = ARGV[i + 2], ARGV[i + 4]
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-  redis.call('SADD', KEYS[5], ARGV[i])
+  redis.call('ZADD', KEYS[5], 4, ARGV[i])
   local from, to = KEYS[2], KEYS[3]
   if kind ~= 'hidden' then from, to = to, from end
   local place = redis.call('ZSCORE', from, member)

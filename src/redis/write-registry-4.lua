@@ -1,7 +1,7 @@
 -- Writes documents of the registry, if no other process has written since the caller read it. One step, so that no reader sees half
 -- of a change to several documents (each account has one main environment).
 --
--- KEYS  1  epoch   2  documents (hash)   3  version   4  keys of documents to mirror (set)
+-- KEYS  1  epoch   2  documents (hash)   3  version   4  what ClickHouse lacks (sorted set)
 -- ARGV  1  epoch of the deployment   2  version that the caller read
 --       3… key and document in turn; an empty document removes
 -- Returns the new version, -1 if the caller has to read again, -2 if this is another deployment's Redis.
@@ -9,7 +9,7 @@
 -- Versions follow the clock, in microseconds: readers cache what they read by its version. So a Redis that has lost its last second, as
 -- `appendfsync everysec` allows, must not give a version twice.
 
-local epoch_key, documents_key, version_key, unmirrored_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local epoch_key, documents_key, version_key, uncopied_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 if redis.call('GET', epoch_key) ~= ARGV[1] then return -2 end
 if (redis.call('GET', version_key) or '0') ~= ARGV[2] then return -1 end
@@ -19,7 +19,7 @@ for i = 3, #ARGV, 2 do
   else
     redis.call('HSET', documents_key, ARGV[i], ARGV[i + 1])
   end
-  redis.call('SADD', unmirrored_key, ARGV[i])
+  redis.call('ZADD', uncopied_key, 3, ARGV[i])
 end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -1,5 +1,5 @@
 // The documents of the registry: deployment, accounts, environments and their keys. They live in Redis and, within
-// seconds, in ClickHouse (see mirror.ts). Field names are snake_case, as they are printed to administrators.
+// seconds, in ClickHouse (see outbox.ts). Field names are snake_case, as they are printed to administrators.
 
 import type { LimitName } from '../contract/limits.js';
 import type { Role } from '../contract/roles.js';

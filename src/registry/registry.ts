@@ -224,7 +224,7 @@ async function writeChanges(
   const reply = await runScript(
     redis,
     scripts.writeRegistry,
-    [registryKeys.epoch, registryKeys.documents, registryKeys.version, registryKeys.unmirrored],
+    [registryKeys.epoch, registryKeys.documents, registryKeys.version, registryKeys.uncopied],
     [
       epoch,
       version,

@@ -48,16 +48,6 @@ export async function forgetKept(redis: Redis, servers: readonly number[]): Prom
   );
 }
 
-/** Whether ClickHouse has the second copy of every change. */
-export async function areAllCopied(redis: Redis): Promise<boolean> {
-  const counts = await Promise.all([
-    redis.scard(registryKeys.unmirrored),
-    redis.scard(registryKeys.unmirroredDeletions),
-    redis.hlen(registryKeys.audit),
-  ]);
-  return counts.every((count) => count === 0);
-}
-
 /** When ClickHouse last had the second copies of all changes, by its clock; null if that is not known. */
 export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string | null> {
   const row = await readRow<{ at: string; known: string | number }>(clickhouse, {

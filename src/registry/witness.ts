@@ -19,7 +19,6 @@ import { type Script, scripts } from '../redis/scripts.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
 import {
-  areAllCopied,
   copies,
   noteKept,
   type Part,
@@ -271,7 +270,8 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     if (seen === undefined) return;
     const { number } = seen;
     const kept = await readKept(redis);
-    const parts = (await areAllCopied(redis)) ? new Map([...latest, [copies, seen]]) : latest;
+    const lacksSome = (await redis.exists(registryKeys.uncopied)) === 1;
+    const parts = lacksSome ? latest : new Map([...latest, [copies, seen]]);
     // An unreachable server gets the next copy.
     const results = await Promise.allSettled(
       servers.all.map(async (client, server) => {

@@ -25,7 +25,7 @@ import { createLog } from '../../src/log.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/operations/deployment.js';
 import { showState } from '../../src/operations/recover.js';
 import { Redis } from '../../src/packages/ioredis.js';
-import { mirrorDeletions, restoreDeletions } from '../../src/privacy/deletion/mirror.js';
+import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import {
   type DeletionRequest,
   endDeletion,
@@ -35,17 +35,18 @@ import {
 import { readExport } from '../../src/privacy/export/request.js';
 import { publishSuppressionVersion, suppressNames } from '../../src/privacy/suppression/change.js';
 import { lookUpUser } from '../../src/privacy/suppression/look-up.js';
-import { mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
 import { createNameHasher } from '../../src/privacy/suppression/names.js';
 import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { audited } from '../../src/registry/audit/audit.js';
 import { readBackups } from '../../src/registry/backups.js';
 import { deploymentKey } from '../../src/registry/documents.js';
 import { followEnvironments, type LiveEnvironment } from '../../src/registry/environments.js';
 import { hashKey } from '../../src/registry/keys.js';
 import { LoadInterrupted, type Loading } from '../../src/registry/loading.js';
-import { mirrorRegistry, readMirror } from '../../src/registry/mirror.js';
-import { readRegistry } from '../../src/registry/registry.js';
+import { readMirror } from '../../src/registry/mirror.js';
+import { copyChanges, kindsOfCopies, listUncopied } from '../../src/registry/outbox.js';
+import { changeRegistry, readRegistry } from '../../src/registry/registry.js';
 import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
 import { atPort } from '../harness/clickhouse.js';
@@ -109,7 +110,7 @@ test('a process that reads the suppressions while they are loaded knows all of t
   const name = createNameHasher(deployment.secret, '7').textOf({ identity: 'ada' });
   await suppressNames(options, '7', [[name, '-']]);
   await publishSuppressionVersion(options);
-  await mirrorSuppressions(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   // Redis is emptied after the reader has seen its epoch, and is half loaded when the reader continues.
   let held: Awaited<ReturnType<typeof loadHeldAt>> | undefined;
   const stalled = new Proxy(redis, {
@@ -159,7 +160,7 @@ test('an emptied Redis gets everything back from ClickHouse: accounts, settings,
   const { account, apiKey } = await createDemoAccount(redis);
   const appId = account.environments[1]?.app_id ?? '';
   await setEnvironment(redis, appId, { validation: 'lenient', limits: { track: 'none', bulk_app: 7 } });
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   const kept = await readRegistry(redis);
   const highest = String((Date.now() + 3_600_000) * 1000);
   await clickhouse.command({ query: `INSERT INTO stored_events (segment) VALUES (${highest})` });
@@ -238,16 +239,16 @@ async function countStatements(comment: string): Promise<number> {
 test('copies and removes nothing if Redis is emptied but still lists documents to be copied', async () => {
   await load();
   await createDemoAccount(redis);
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   const mirror = await readMirror(clickhouse);
   const keys = Object.keys(mirror.documents);
   assert.ok(keys.length > 1);
 
   await redis.flushall();
-  await redis.sadd(registryKeys.unmirrored, ...keys);
-  await assert.rejects(mirrorRegistry(redis, clickhouse), StateNotLoaded);
+  await listUncopied(redis, kindsOfCopies.document, keys);
+  await assert.rejects(copyChanges(redis, clickhouse), StateNotLoaded);
   assert.deepEqual(await readMirror(clickhouse), mirror);
-  assert.equal(await redis.scard(registryKeys.unmirrored), keys.length);
+  assert.equal(await redis.zcard(registryKeys.uncopied), keys.length);
 });
 
 /** Leaves a deletion request in ClickHouse, as a worker copies it. */
@@ -384,7 +385,7 @@ test('no new deployment is created where rows of another one are stored, and the
 async function emptyWithRequests(): Promise<void> {
   await load();
   await createDemoAccount(redis);
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   await keepRequest('first', { fences: { '0': '1' }, targets: 2, targets_kept: true });
   await keepRequest('second', { fences: { '0': '2' }, targets_kept: true });
   await keepRequest('lost', { fences: { '0': '3' }, state: 'targets_lost' });
@@ -470,8 +471,8 @@ for (const text of asked) {
     const complete = requestOf('first', { status: 'complete', state: 'complete' });
     await redis.hset(registryKeys.deletions, 'first', JSON.stringify(complete));
     await removePending(redis, 'an account first');
-    await redis.incrby(registryKeys.deletionVersion, 10);
-    const keys = [registryKeys.version, registryKeys.deletionVersion, registryKeys.epoch];
+    await redis.incrby(registryKeys.copyVersion, 10);
+    const keys = [registryKeys.version, registryKeys.copyVersion, registryKeys.epoch];
     const readAll = async () => [
       await redis.hgetall(registryKeys.documents),
       await redis.hgetall(registryKeys.deletions),
@@ -725,10 +726,10 @@ test('a restore reports until when all changes had been copied before it, whatev
 test('a removed document stays removed after a restore', async () => {
   await load();
   const { account } = await createDemoAccount(redis);
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   const appId = account.environments[0]?.app_id ?? '';
   await revokeApiKey(redis, appId);
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   await redis.flushall();
   await load();
   assert.equal((await showApiKey(redis, appId)).created_at, null);
@@ -736,21 +737,127 @@ test('a removed document stays removed after a restore', async () => {
 
 test('every change reaches ClickHouse, also one made while another is copied', async () => {
   await load();
-  const copying = mirrorRegistry(redis, clickhouse);
+  const copying = copyChanges(redis, clickhouse);
   const accounts = await Promise.all(
     Array.from({ length: 5 }, (_, i) => createAccount(redis, `account ${i}`, ['Main'])),
   );
   await copying;
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   const { documents } = await readMirror(clickhouse);
   for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
-  assert.equal(await redis.scard(registryKeys.unmirrored), 0);
-  assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
+  assert.equal(await redis.zcard(registryKeys.uncopied), 0);
+});
+
+test('a document that changes while it is copied, without a version of the registry, is copied again', async () => {
+  await load();
+  await copyChanges(redis, clickhouse);
+  const use = async (at: string) => {
+    await redis.hset(registryKeys.documents, 'key_use:a', at);
+    await redis.zadd(registryKeys.uncopied, kindsOfCopies.document, 'key_use:a');
+  };
+  await use('{"used_at":"1"}');
+  gate.hold(({ sql }) => sql.includes('INSERT INTO registry'));
+  const copying = copyChanges(redis, gated);
+  await until(() => gate.held.length > 0, 'the copy is held');
+  await use('{"used_at":"2"}');
+  gate.pass();
+  await copying;
+  assert.equal(await redis.zcard(registryKeys.uncopied), 1);
+  await copyChanges(redis, clickhouse);
+  assert.equal((await readMirror(clickhouse)).documents['key_use:a'], '{"used_at":"2"}');
+  assert.equal(await redis.zcard(registryKeys.uncopied), 0);
+});
+
+test('a document that was changed back while it was copied is copied again, since another process may have copied the change', async () => {
+  await load();
+  const name = (text: string) =>
+    changeRegistry(redis, () => ({
+      changes: [{ key: 'account:1', document: { account_id: '1', name: text } }],
+      result: undefined,
+    }));
+  await name('first');
+  gate.hold(({ sql }) => sql.includes('INSERT INTO registry'));
+  const copying = copyChanges(redis, gated);
+  await until(() => gate.held.length > 0, 'the copy is held');
+  await name('second');
+  await copyChanges(redis, clickhouse);
+  await name('first');
+  gate.pass();
+  await copying;
+  await copyChanges(redis, clickhouse);
+  assert.equal(
+    (await readMirror(clickhouse)).documents['account:1'],
+    await redis.hget(registryKeys.documents, 'account:1'),
+  );
+});
+
+test('a change is copied after all lines of the audit log that waited, and the registry as a whole, however many wait', async () => {
+  await load();
+  await copyChanges(redis, clickhouse);
+  const [lines, documents] = [2 * stateLoads.documentsPerCallMax + 1, stateLoads.documentsPerCallMax + 1];
+  const keep = (hash: string, kind: number, count: number, text: string) =>
+    redis.eval(
+      `for n = 1, tonumber(ARGV[2]) do
+        redis.call('HSET', KEYS[1], 'name ' .. ARGV[1] .. n, ARGV[3])
+        redis.call('ZADD', KEYS[2], ARGV[1], 'name ' .. ARGV[1] .. n)
+      end`,
+      2,
+      ...[hash, registryKeys.uncopied, kind, count, text],
+    );
+  await keep(registryKeys.deletions, kindsOfCopies.deletion, documents, JSON.stringify(requestOf('x', {})));
+  await keep(registryKeys.documents, kindsOfCopies.document, documents, '{}');
+  await keep(registryKeys.audit, kindsOfCopies.auditLine, lines, '{"id":"line","account_id":""}');
+  const inserts: [table: string, rows: number][] = [];
+  gate.hold(({ sql, body }) => {
+    const table = /INSERT INTO (\w+)/.exec(sql)?.[1];
+    if (table !== undefined) inserts.push([table, body.toString().trim().split('\n').length]);
+    return false;
+  });
+  await copyChanges(redis, gated);
+  const tablesOf = inserts.map(([table]) => table);
+  assert.ok(tablesOf.lastIndexOf('audit_log') < tablesOf.indexOf('registry'), String(inserts));
+  assert.ok(tablesOf.indexOf('registry') < tablesOf.indexOf('deletion_requests'), String(inserts));
+  assert.deepEqual(
+    inserts.filter(([table]) => table === 'registry'),
+    [['registry', documents]],
+  );
+  assert.equal(await redis.zcard(registryKeys.uncopied), 0);
+  assert.equal(await redis.hlen(registryKeys.audit), 0);
+});
+
+test('what an earlier build has left uncopied reaches ClickHouse', async () => {
+  const { deployment } = await load();
+  const { account_id } = await createAccount(redis, 'shop', ['Main']);
+  await redis.hset(registryKeys.deletions, 'waiting', JSON.stringify(requestOf('waiting', {})));
+  const by = { redis, epoch: deployment.epoch, shards: 1 };
+  const name = createNameHasher(deployment.secret, account_id).textOf({ identity: 'ada' });
+  await suppressNames(by, account_id, [[name, '-']]);
+  const actor = { kind: 'command_line', name: 'ada', address: 'here' } as const;
+  const action = { action: 'sign_in', details: {} } as const;
+  const judge = { endingOf: () => ({ outcome: 'done' as const }), outcomeOfError: () => 'unknown' as const };
+  await audited({ redis, clickhouse, log }, actor, action, async () => undefined, judge);
+  await redis.del(registryKeys.uncopied, registryKeys.uncopiedSuppressions);
+  await redis.sadd('{registry}:unmirrored', `account:${account_id}`);
+  await redis.sadd('{registry}:deletions_unmirrored', 'waiting');
+  await redis.hset(registryKeys.suppressions, 'mirrored', '0');
+
+  assert.equal((await load()).how, 'found');
+  await copyChanges(redis, clickhouse);
+  assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
+  const counts = await clickhouse.query({
+    query: `SELECT (SELECT count() FROM deletion_requests WHERE request_id = 'waiting') AS requests,
+      (SELECT count() FROM suppressed_names WHERE account_id = '${account_id}') AS names,
+      (SELECT count() FROM audit_log WHERE address = 'here') AS lines`,
+    format: 'JSONEachRow',
+  });
+  const [row] = await counts.json<Record<string, string>>();
+  assert.deepEqual([row?.requests, row?.names, row?.lines].map(Number), [1, 1, 2]);
+  assert.deepEqual(await redis.keys('{registry}:*mirrored'), []);
 });
 
 test('a loaded registry has a higher version than the lost one, also if the clock of the loading process is slow', async (t) => {
   await load();
-  await mirrorRegistry(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   // The change is made later after the copy than the span of versions that a load skips.
   const skippedMs = Number(stateLoads.lostVersionsMax) / 1_000;
   await pause(skippedMs + 200);
@@ -769,16 +876,17 @@ test('waiting changes of the registry are copied in one insert, since one change
   for (let at = 0; at < 1_500; at++) {
     const document = { app_id: String(at), account_id, name: 'many', main: false, limits: {} };
     await redis.hset(registryKeys.documents, `environment:${at}`, JSON.stringify(document));
-    await redis.sadd(registryKeys.unmirrored, `environment:${at}`);
+    await redis.zadd(registryKeys.uncopied, kindsOfCopies.document, `environment:${at}`);
   }
   let inserts = 0;
   gate.hold(({ sql }) => {
     if (sql.includes('INSERT INTO registry')) inserts += 1;
     return false;
   });
-  assert.ok((await mirrorRegistry(redis, gated)) > 1_500);
+  await copyChanges(redis, gated);
   assert.equal(inserts, 1);
-  assert.equal(await redis.scard(registryKeys.unmirrored), 0);
+  assert.ok(Object.keys((await readMirror(clickhouse)).documents).length > 1_500);
+  assert.equal(await redis.zcard(registryKeys.uncopied), 0);
 });
 
 test('deletion requests are copied some at a time, however many wait, and all that waited before the call', async () => {
@@ -792,15 +900,15 @@ test('deletion requests are copied some at a time, however many wait, and all th
   for (const [at, id] of ids.entries()) {
     const request = requestOf(id, at % 10 === 0 ? { found } : {});
     await redis.hset(registryKeys.deletions, id, JSON.stringify(request));
-    await redis.sadd(registryKeys.unmirroredDeletions, id);
+    await redis.zadd(registryKeys.uncopied, kindsOfCopies.deletion, id);
   }
   const copies: number[] = [];
   gate.hold(({ sql, body }) => {
     if (sql.includes('INSERT INTO deletion_requests')) copies.push(body.length);
     return false;
   });
-  assert.equal(await mirrorDeletions(redis, gated), ids.length);
-  assert.equal(await redis.scard(registryKeys.unmirroredDeletions), 0);
+  await copyChanges(redis, gated);
+  assert.equal(await redis.zcard(registryKeys.uncopied), 0);
   const [copied] = await (
     await clickhouse.query({
       query: 'SELECT uniqExact(request_id) AS ids FROM deletion_requests',

@@ -147,10 +147,7 @@ test('says when a key was last used, also after Redis was emptied', async () => 
   const agoMs = Date.now() - Date.parse(at ?? '');
   assert.ok(agoMs >= 0 && agoMs < 120_000, `${at}`);
   await withRedis(sluice, async (redis) => {
-    await until(
-      async () => (await redis.scard(registryKeys.unmirrored)) === 0,
-      'ClickHouse has the registry',
-    );
+    await until(async () => (await redis.zcard(registryKeys.uncopied)) === 0, 'ClickHouse has the registry');
     await redis.flushall();
     await sluice.admin('restore');
     assert.equal(await used(), at);

@@ -7,6 +7,7 @@ import { after, test } from 'node:test';
 import { audit } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
+import { kindsOfCopies } from '../../src/registry/outbox.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { runAdmin } from '../harness/administration.js';
 import { administer, getToken, submit, submitAccepted } from '../harness/deletion.js';
@@ -212,7 +213,8 @@ test('a text that is not Unicode is refused, and a line that contains one does n
     ...{ at: '2026-01-31 12:00:00.000', id: 'odd', stage: 1, actor: 'person', address: '127.0.0.1' },
     ...{ ...nothing, actor_name: 'a\ud800', action: 'odd', details: '{}', outcome: 'done' },
   };
-  await redis.hset(registryKeys.audit, 'odd 1', JSON.stringify(line));
+  await redis.hset(registryKeys.audit, 'odd 1 ', JSON.stringify(line));
+  await redis.zadd(registryKeys.uncopied, kindsOfCopies.auditLine, 'odd 1 ');
   await untilNoLineWaits();
   const [odd] = (await entries()).filter(({ action }) => action === 'odd');
   assert.equal(odd?.actor_name, 'a\ufffd');

@@ -439,7 +439,7 @@ test('after a restore everything continues: deletions, and the second copies of 
   ];
   const known = await lists();
   await until(
-    () => withRedis(sluice, async (redis) => (await redis.scard(registryKeys.unmirroredDeletions)) === 0),
+    () => withRedis(sluice, async (redis) => (await redis.zcard(registryKeys.uncopied)) === 0),
     'the requests are copied',
   );
   await withRedis(sluice, (redis) => redis.flushall());

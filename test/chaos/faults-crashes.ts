@@ -3,6 +3,7 @@
 
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { kindsOfCopies } from '../../src/registry/outbox.js';
 import { inserts, segmentInserts } from '../harness/clickhouse-gate.js';
 import { getToken } from '../harness/deletion.js';
 import type { Child } from '../harness/services.js';
@@ -29,11 +30,11 @@ const poisonEveryMs = 1_200;
 
 /** What the fault repeats until the process dies. */
 const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>>> = {
-  registry_copied: async ({ redis }) => {
+  changes_copied: async ({ redis }) => {
     const [key] = (await redis.hkeys(registryKeys.documents)).filter((name) =>
       name.startsWith('environment:'),
     );
-    if (key !== undefined) await redis.sadd(registryKeys.unmirrored, key);
+    if (key !== undefined) await redis.zadd(registryKeys.uncopied, kindsOfCopies.document, key);
   },
   token_issued: async ({ sluice, account }) => {
     for (const { baseUrl } of sluice.api) await getToken({ baseUrl }, account);
@@ -74,7 +75,7 @@ const pointsOfWorkers: readonly CrashPointName[] = [...crashPoints.worker, ...cr
 
 /** Points at which Redis and ClickHouse know different things about a deletion. */
 const pointsOfDeletions: readonly CrashPointName[] = [
-  'deletions_copied',
+  'changes_copied',
   ...pointsOfWorkers.filter((point) => pointsOfRounds.has(point)),
 ];
 

@@ -676,7 +676,7 @@ describe('a complete deletion', () => {
     await withRedis(sluice, async (redis) => {
       await redis.srem(registryKeys.dueCallbacks, ...ids);
       await redis.hdel(registryKeys.deletions, ...ids);
-      await redis.srem(registryKeys.unmirroredDeletions, ...ids);
+      await redis.zrem(registryKeys.uncopied, ...ids);
     });
     silent.stop();
   });
@@ -713,7 +713,7 @@ describe('a complete deletion', () => {
       assert.equal(await tryCallback(redis, unwanted, at(0)), 'ended');
       assert.equal(await isDue(unwanted), 0);
       await redis.hdel(registryKeys.deletions, dueLong, unwanted);
-      await redis.srem(registryKeys.unmirroredDeletions, dueLong, unwanted);
+      await redis.zrem(registryKeys.uncopied, dueLong, unwanted);
     });
     worker.sigcont();
   });

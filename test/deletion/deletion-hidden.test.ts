@@ -282,7 +282,7 @@ test('hidden requests survive a loss of Redis, and their users are kept meanwhil
   await untilHidden(requestId);
   const { hidden_at } = await statusOf(requestId);
   await until(
-    async () => (await withRedis(sluice, (redis) => redis.scard(registryKeys.unmirroredDeletions))) === 0,
+    async () => (await withRedis(sluice, (redis) => redis.zcard(registryKeys.uncopied))) === 0,
     'the second copy is there',
   );
   worker.sigstop();

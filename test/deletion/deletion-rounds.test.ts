@@ -397,7 +397,7 @@ test('a worker that was paused while another one completed a request does not ch
       await untilComplete(sluice, token, requestId);
       await finish({ ...options, crash: noCrash }, [paused]);
       await until(
-        async () => (await redis.scard(registryKeys.unmirroredDeletions)) === 0,
+        async () => (await redis.zcard(registryKeys.uncopied)) === 0,
         'ClickHouse has the second copies',
       );
       const [copy] = await sluice.rows<{ document: string }>(

@@ -514,7 +514,7 @@ test('an overtaken round writes nothing about a request that another round has v
       const keys = [
         registryKeys.deletions,
         registryKeys.pendingDeletions,
-        registryKeys.unmirroredDeletions,
+        registryKeys.uncopied,
         registryKeys.deletionsAwaitingTargetCopy,
       ];
       await runScript(redis, scripts.keepDeletionTargets, keys, [requestId, pendingMember(early)]);

@@ -247,7 +247,7 @@ test('Redis is lost: the state is what it was, not what the backup held', async 
   const lists = async () => [await sluice.admin('accounts', 'list'), await states()];
   const known = await lists();
   await until(
-    () => withRedis(sluice, async (redis) => (await redis.scard('{registry}:deletions_unmirrored')) === 0),
+    () => withRedis(sluice, async (redis) => (await redis.zcard('{registry}:uncopied')) === 0),
     'the requests are copied',
   );
   await withRedis(sluice, (redis) => redis.flushall());

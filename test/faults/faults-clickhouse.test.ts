@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, test } from 'node:test';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { kindsOfCopies } from '../../src/registry/outbox.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {
   type Choice,
@@ -240,7 +241,7 @@ test('compresses segments that wait for a ClickHouse that does not answer, and s
   const before = await compressed();
   for (const gate of gates) gate.hold(() => true);
   // The copy of a document waits for ClickHouse too, and must hold nothing up.
-  await redis.sadd(registryKeys.unmirrored, `environment:${producer.appId}`);
+  await redis.zadd(registryKeys.uncopied, kindsOfCopies.document, `environment:${producer.appId}`);
   await sendSome(producer);
   await until(async () => (await compressed()) > before, 'a segment is compressed');
   for (const gate of gates) gate.pass();

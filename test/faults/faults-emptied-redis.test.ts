@@ -202,7 +202,7 @@ test('a process that kept the lost registry accepts nothing for an environment t
 
 /** Settles when ClickHouse has every document of the registry. */
 async function untilMirrored(): Promise<void> {
-  await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, 'ClickHouse has all documents');
+  await until(async () => (await redis.zcard(registryKeys.uncopied)) === 0, 'ClickHouse has all documents');
 }
 
 /**

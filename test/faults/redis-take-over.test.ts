@@ -73,7 +73,7 @@ async function untilAllStored(): Promise<void> {
 async function countUnmirrored(): Promise<number> {
   const connection = connectTestRedis((await redis.primary()).url);
   try {
-    return await connection.scard(registryKeys.unmirrored);
+    return await connection.zcard(registryKeys.uncopied);
   } finally {
     connection.disconnect();
   }

@@ -10,7 +10,6 @@ import { createLog } from '../../src/log.js';
 import { ReplyError, type Redis as Single } from '../../src/packages/ioredis.js';
 import { listProposals, propose, withdrawProposal } from '../../src/privacy/deletion/proposals.js';
 import { suppressNames } from '../../src/privacy/suppression/change.js';
-import { mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
 import { createNameHasher } from '../../src/privacy/suppression/names.js';
 import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
 import { connect, type Redis, untilReady } from '../../src/redis/client.js';
@@ -22,6 +21,7 @@ import { followPrimary } from '../../src/redis/take-over.js';
 import type { Deployment, Person } from '../../src/registry/documents.js';
 import type { LiveEnvironment } from '../../src/registry/environments.js';
 import { beginLoading } from '../../src/registry/loading.js';
+import { copyChanges } from '../../src/registry/outbox.js';
 import { forgetKept } from '../../src/registry/witness-copies.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { ask, startRedisCluster } from '../harness/redis-cluster.js';
@@ -73,8 +73,9 @@ test('changes that the replicas lack are not acknowledged, loaded or copied', as
     await loading?.end();
 
     await redis.set(registryKeys.epoch, epoch);
-    await redis.zadd(registryKeys.suppressionChanges, 1, '1 7\nname|-\n\n');
-    await assert.rejects(mirrorSuppressions(redis, clickhouse), NotOnReplicas);
+    await redis.hset(registryKeys.uncopiedSuppressions, '1', '1 7\nname|-\n\n');
+    await redis.zadd(registryKeys.uncopied, 2, '1');
+    await assert.rejects(copyChanges(redis, clickhouse), NotOnReplicas);
     assert.deepEqual(inserted, []);
 
     const by = {
@@ -146,8 +147,8 @@ test('after a take-over only a process that knows lost suppressions reads all of
     return suppressNames({ redis, epoch, shards: 1 }, '7', [[name, '-']]);
   };
   const takeOver = (redis: Redis, id: string) => {
-    const { epoch: key, primary, version, suppressions, deletionVersion, suppressionChanges } = registryKeys;
-    const keys = [key, primary, version, suppressions, deletionVersion, suppressionChanges];
+    const { epoch: key, primary, version, suppressions, copyVersion, suppressionChanges } = registryKeys;
+    const keys = [key, primary, version, suppressions, copyVersion, suppressionChanges];
     return runScript(redis, scripts.takeOverRegistry, keys, [epoch, id, 10, 60_000_000]);
   };
   const versionOf = async (redis: Redis) => Number(await redis.hget(registryKeys.suppressions, 'version'));

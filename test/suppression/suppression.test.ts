@@ -11,10 +11,12 @@ import { counts, queries, suppressions } from '../../src/contract/limits.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { suppressNames } from '../../src/privacy/suppression/change.js';
-import { copySuppressions, mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
+import { copySuppressions } from '../../src/privacy/suppression/mirror.js';
 import { ChangeLost, freeUsers, suppressUsers } from '../../src/privacy/suppression/submit.js';
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { scripts } from '../../src/redis/scripts.js';
+import { copyChanges } from '../../src/registry/outbox.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { suppressionChanges } from '../../src/tuning.js';
 import { mainThreadMs } from '../fuzz/process-figures.js';
@@ -814,14 +816,14 @@ test('a change is not answered if Redis was emptied before the change was copied
     const emptiedOnce = new Proxy(redis, {
       get(target, name) {
         const value = Reflect.get(target, name) as unknown;
-        if (name !== 'hget') return typeof value === 'function' ? value.bind(target) : value;
-        return async (key: string, field: string) => {
-          if (field === 'mirrored' && isDue) {
+        if (name !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
+        return async (sha: string, ...args: [number, ...string[]]) => {
+          if (sha === scripts.readUncopied.sha && isDue) {
             isDue = false;
             await redis.flushall();
             await sluice.admin('restore');
           }
-          return target.hget(key, field);
+          return target.evalsha(sha, ...args);
         };
       },
     });
@@ -870,7 +872,7 @@ test('writes the copy of an account with many names again, some at a time', asyn
     const { epoch = '' } = (await readRegistry(redis)).deployment ?? {};
     const pairs = names.map((name) => [name, '-'] as const);
     await suppressNames({ redis, epoch, shards: 1 }, accountId, pairs);
-    await mirrorSuppressions(redis, clickhouse);
+    await copyChanges(redis, clickhouse);
     // Changes the copy as if ClickHouse had been set back and had other changes of its own.
     await clickhouse.command({
       query: `ALTER TABLE suppressed_names DELETE WHERE account_id = '${accountId}' AND name != 'name0' SETTINGS mutations_sync = 2`,

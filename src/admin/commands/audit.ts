@@ -1,11 +1,11 @@
 // The command that reads the audit log.
 
-import { AdministrationError } from '../../contract/errors.js';
+import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { administration } from '../../contract/limits.js';
 import { integrators, privacyOfficers } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
-import { mirrorAudit } from '../../registry/audit/mirror.js';
 import { readAuditLog } from '../../registry/audit/read.js';
+import { copyChanges } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { actionsOf, type Command, onCommandLine, scope, shows, wholeNumber } from '../command.js';
 import { caseCommands } from './cases.js';
@@ -66,8 +66,10 @@ export const auditCommands = {
         sinceMs: msOf('since', asked.since),
         untilMs: msOf('until', asked.until),
       };
-      // So that an action is listed as soon as it has been done.
-      await mirrorAudit(redis, clickhouse);
+      // So that an action is listed as soon as it has been done. An emptied Redis has none that waits.
+      await copyChanges(redis, clickhouse).catch((error: unknown) => {
+        if (!(error instanceof StateNotLoaded)) throw error;
+      });
       return readAuditLog(clickhouse, countMax, filter, before);
     },
   }),

@@ -2,12 +2,12 @@
 
 import { inBatches } from '../../batches.js';
 import { addRowsOf, readTableIds } from '../../clickhouse/staging.js';
-import { mirrorDeletions } from '../../privacy/deletion/mirror.js';
 import { keepReferences } from '../../privacy/deletion/references.js';
 import { readDeletions } from '../../privacy/deletion/request.js';
 import { copySuppressions } from '../../privacy/suppression/mirror.js';
 import { registryKeys } from '../../redis/keys.js';
-import { mirrorRegistry, readMirror } from '../../registry/mirror.js';
+import { readMirror } from '../../registry/mirror.js';
+import { copyChanges, kindsOfCopies, listUncopied } from '../../registry/outbox.js';
 import { stateLoads } from '../../tuning.js';
 import type { AdminContext } from '../context.js';
 import { type Begun, confirm } from './confirm.js';
@@ -44,12 +44,12 @@ export async function copyAll(context: AdminContext): Promise<void> {
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
   for (const some of inBatches(documents, stateLoads.documentsPerCallMax)) {
-    await redis.sadd(registryKeys.unmirrored, ...some);
-    await mirrorRegistry(redis, clickhouse);
+    await listUncopied(redis, kindsOfCopies.document, some);
+    await copyChanges(redis, clickhouse);
   }
   for (const some of inBatches(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
-    await redis.sadd(registryKeys.unmirroredDeletions, ...some);
-    await mirrorDeletions(redis, clickhouse);
+    await listUncopied(redis, kindsOfCopies.deletion, some);
+    await copyChanges(redis, clickhouse);
     await keepReferences(redis, clickhouse, await readDeletions(redis, some));
   }
 }

@@ -61,7 +61,7 @@ export async function tryCallback(
   await runScript(
     redis,
     scripts.noteCallback,
-    [registryKeys.deletions, registryKeys.unmirroredDeletions, registryKeys.dueCallbacks],
+    [registryKeys.deletions, registryKeys.uncopied, registryKeys.dueCallbacks],
     [
       requestId,
       createHash('sha1').update(text).digest('hex'),

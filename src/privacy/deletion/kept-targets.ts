@@ -102,7 +102,7 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
     [
       registryKeys.deletions,
       registryKeys.pendingDeletions,
-      registryKeys.unmirroredDeletions,
+      registryKeys.uncopied,
       registryKeys.deletionsAwaitingTargetCopy,
     ],
     [request.deletion_request_id, pendingMember(request)],

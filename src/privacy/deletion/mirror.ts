@@ -1,16 +1,12 @@
 // The second copy of deletion requests, in ClickHouse: written within seconds of a change, read after Redis was emptied. The targets of
 // pending requests are copied by the first round that sees them.
 
-import { createHash } from 'node:crypto';
 import { readRows, streamRows } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
-import { type CrashPoint, noCrash } from '../../crash-point.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import { runScript, scripts } from '../../redis/scripts.js';
-import { mirrorAudit } from '../../registry/audit/mirror.js';
-import { type Command, inScriptCalls, type Loading } from '../../registry/loading.js';
-import { readUnmirrored, type Unmirrored } from '../../registry/mirror.js';
+import { type Command, inScriptCalls, type Loading, versionAfterLoss } from '../../registry/loading.js';
+import { completeOffset, rowOfDeletion } from '../../registry/outbox.js';
 import { stateLoads } from '../../tuning.js';
 import { listedMember } from './listed.js';
 import { restoreReferences } from './references.js';
@@ -18,80 +14,18 @@ import { type DeletionRequest, type PlacedTarget, pendingMember } from './reques
 import { type TargetList, weightOfList } from './targets.js';
 import { targetTable } from './user-tables.js';
 
-/**
- * Copies the requests that have changed; settles with how many. ClickHouse then has every change that was made before the call. Several
- * processes may call it at once. Throws StateNotLoaded when Redis does not hold the deployment.
- */
-export async function mirrorDeletions(
-  redis: Redis,
-  clickhouse: ClickHouseClient,
-  crash: CrashPoint = noCrash,
-): Promise<number> {
-  const keys = {
-    version: registryKeys.deletionVersion,
-    unmirrored: registryKeys.unmirroredDeletions,
-    documents: registryKeys.deletions,
-  };
-  const copy = async ({ version, documents }: Unmirrored) => {
-    if (documents.length === 0) return;
-    await mirrorAudit(redis, clickhouse);
-    await insertDocuments(clickhouse, documents, Number(version));
-    crash('deletions_copied');
-    await runScript(
-      redis,
-      scripts.mirroredDeletions,
-      [registryKeys.unmirroredDeletions, registryKeys.deletions],
-      documents.flatMap(({ key, document }) => [key, createHash('sha1').update(document).digest('hex')]),
-    );
-  };
-  let copied = 0;
-  let cursor = '0';
-  do {
-    let found: string[];
-    [cursor, found] = await redis.sscan(keys.unmirrored, cursor, 'COUNT', stateLoads.documentsPerCallMax);
-    do {
-      const some = await readUnmirrored(redis, keys, 'raise', found);
-      await copy(some);
-      copied += some.documents.length;
-      found = found.slice(some.documents.length);
-    } while (found.length > 0);
-  } while (cursor !== '0');
-  return copied;
-}
-
 /** Copies requests that are about to be marked complete in Redis, so that no caller learns of a completion that could be lost. */
 export async function mirrorCompleted(
   redis: Redis,
   clickhouse: ClickHouseClient,
   requests: readonly DeletionRequest[],
 ): Promise<void> {
-  const version = await redis.incr(registryKeys.deletionVersion);
-  const documents = requests.map((request) => ({
-    key: request.deletion_request_id,
-    document: JSON.stringify(request),
-  }));
-  await insertDocuments(clickhouse, documents, version);
-}
-
-async function insertDocuments(
-  clickhouse: ClickHouseClient,
-  documents: Unmirrored['documents'],
-  version: number,
-): Promise<void> {
-  const rows = documents.map(({ key, document }) => ({
-    request_id: key,
-    document,
-    version: versionOf(document, version),
-  }));
+  const version = await redis.incr(registryKeys.copyVersion);
+  const rows = requests.map((request) =>
+    rowOfDeletion(request.deletion_request_id, JSON.stringify(request), version),
+  );
   await insertRows(clickhouse, 'deletion_requests', rows);
 }
-
-/** The completed form of a request outranks every pending form, even one that another worker copies later. */
-function versionOf(document: string, version: number): number {
-  return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
-}
-
-const completeOffset = 2 ** 50;
 
 /** Loads the requests, and the targets of pending ones, into an emptied Redis; settles with how many requests. */
 export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Loading): Promise<number> {
@@ -121,8 +55,8 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
     await loading.write(commands);
   }
   // A paused worker may still copy a request under a version from before the loss.
-  const version = (highest + stateLoads.lostVersionsMax).toString();
-  await loading.write([['SET', registryKeys.deletionVersion, version]]);
+  const version = versionAfterLoss(loading, highest.toString());
+  await loading.write([['SET', registryKeys.copyVersion, version]]);
   open.sort(byFences);
   await restoreOpen(clickhouse, loading, open);
   await restoreReferences(clickhouse, loading);

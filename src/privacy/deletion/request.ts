@@ -232,7 +232,7 @@ export async function updateDeletions(
         registryKeys.pendingDeletions,
         registryKeys.hiddenDeletions,
         registryKeys.pendingDeletionsByAccount,
-        registryKeys.unmirroredDeletions,
+        registryKeys.uncopied,
       ],
       some.flatMap(({ next, text }) => [
         next.deletion_request_id,
@@ -265,7 +265,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.dueCallbacks,
       registryKeys.deletionWeights,
       registryKeys.pendingDeletionsByAccount,
-      registryKeys.unmirroredDeletions,
+      registryKeys.uncopied,
     ],
     [
       request.deletion_request_id,
@@ -286,7 +286,7 @@ export async function markTargetsLost(redis: Redis, request: DeletionRequest, se
       registryKeys.deletions,
       registryKeys.pendingDeletions,
       registryKeys.lostDeletions,
-      registryKeys.unmirroredDeletions,
+      registryKeys.uncopied,
       registryKeys.deletionsAwaitingTargetCopy,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.deletionWeights,
@@ -308,7 +308,7 @@ export async function endDeletion(
     [
       registryKeys.deletions,
       registryKeys.lostDeletions,
-      registryKeys.unmirroredDeletions,
+      registryKeys.uncopied,
       registryKeys.deletionTargets(request.deletion_request_id),
     ],
     [request.deletion_request_id, JSON.stringify(ended), pendingMember(request)],

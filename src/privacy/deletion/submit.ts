@@ -75,7 +75,7 @@ export async function submitDeletion(
         registryKeys.deletions,
         registryKeys.pendingDeletions,
         registryKeys.deletionTargets(request.deletion_request_id),
-        registryKeys.unmirroredDeletions,
+        registryKeys.uncopied,
         registryKeys.deletionsAwaitingTargetCopy,
         registryKeys.listedDeletions,
         registryKeys.deletionReference(

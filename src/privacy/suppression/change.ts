@@ -158,6 +158,8 @@ async function change(
       registryKeys.suppressedNames(accountId),
       registryKeys.suppressedBy(accountId, ''),
       registryKeys.freedRoots(accountId),
+      registryKeys.uncopied,
+      registryKeys.uncopiedSuppressions,
     ],
     [
       epoch,

@@ -6,51 +6,10 @@ import { readRow, readRows, streamRows } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import { readOnReplicas } from '../../redis/replicas.js';
-import { mirrorAudit } from '../../registry/audit/mirror.js';
 import { inScriptCalls, type Loading, versionAfterLoss } from '../../registry/loading.js';
-import { readLoaded } from '../../registry/registry.js';
 import { suppressionChanges as sizes } from '../../tuning.js';
 
 export const suppressedNamesTable = 'suppressed_names';
-
-/**
- * Copies the changes that ClickHouse lacks. Several processes may call it at once. Throws StateNotLoaded when Redis does not hold the
- * deployment.
- */
-export async function mirrorSuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
-  const { suppressions, suppressionChanges } = registryKeys;
-  // Only what the replicas have: a take-over would undo any other change, and that change was never answered, so the copy must not bring it
-  // back.
-  const [found] = await readOnReplicas(redis, suppressions, async () => {
-    const mirrored = (await redis.hget(suppressions, 'mirrored')) ?? '0';
-    return readLoaded(redis, (transaction) =>
-      transaction.zrangebyscore(suppressionChanges, `(${mirrored}`, '+inf', 'LIMIT', 0, changesPerCopy),
-    );
-  });
-  const changes = found as string[];
-  if (changes.length === 0) return;
-  await mirrorAudit(redis, clickhouse);
-  await insertRows(clickhouse, suppressedNamesTable, changes.flatMap(rowsOf));
-  const last = String(changes.at(-1)).split(' ', 1)[0] as string;
-  await redis.hset(suppressions, 'mirrored', last);
-  if (changes.length === changesPerCopy) await mirrorSuppressions(redis, clickhouse);
-}
-
-const changesPerCopy = 50;
-
-function rowsOf(change: string): object[] {
-  const [head = '', added = '', removed = ''] = change.split('\n');
-  const [version = '', account_id = ''] = head.split(' ');
-  const rows = (line: string, suppressed: 0 | 1) =>
-    line === ''
-      ? []
-      : line.split(' ').map((pair) => {
-          const [name, root] = pair.split('|');
-          return { account_id, name, root, version, suppressed };
-        });
-  return [...rows(added, 1), ...rows(removed, 0)];
-}
 
 /** Loads the suppressions into an emptied Redis; settles with their version, which is higher than any before. */
 export async function restoreSuppressions(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
@@ -80,7 +39,7 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
       ]);
     }
   }
-  const versions = ['version', 'mirrored', 'changes_from'].flatMap((field) => [field, version]);
+  const versions = ['version', 'changes_from'].flatMap((field) => [field, version]);
   // Written last: a process that reads only some of the names finds no version, or an older one, and reads again.
   await loading.write([['HSET', registryKeys.suppressions, ...versions]]);
   return version;

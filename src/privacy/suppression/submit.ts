@@ -6,6 +6,7 @@ import { Fault } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { shardOf } from '../../redis/keys.js';
+import { copyChanges } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { byServer, readUnmoved } from '../../registry/shard-servers.js';
 import { untilStored } from '../deletion/fences.js';
@@ -21,7 +22,6 @@ import {
 } from './change.js';
 import { moveJoins } from './joins.js';
 import { findMergedNames } from './merged-names.js';
-import { mirrorSuppressions } from './mirror.js';
 import { createNameHasher, inEnvironment, type NameText, type User } from './names.js';
 
 export type SuppressOptions = ChangeOptions & {
@@ -91,7 +91,7 @@ export async function suppressUsers(
     isNew = found > 0;
   }
   crash('suppression_resolved');
-  await mirrorSuppressions(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   const check = async (some: readonly Suppressed[]) => {
     if (!(await areSuppressed(options, accountId, some))) throw new ChangeLost();
   };
@@ -121,7 +121,7 @@ export async function freeUsers(
   await publishSuppressionVersion(options);
   // Forgets users who were joined to one of them in the meantime.
   await moveJoins(options, shards);
-  await mirrorSuppressions(redis, clickhouse);
+  await copyChanges(redis, clickhouse);
   if (!(await areFree(options, accountId, names()))) throw new ChangeLost();
 }
 

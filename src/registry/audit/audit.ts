@@ -1,9 +1,9 @@
 // The audit log: who did what to which account, environment, key or deletion request, when and from where. A line is written before its
 // action begins, so nothing is done without one. A second line says how the action ended. Lines wait in Redis until a worker, or the
-// process that copies the action's change, moves them to ClickHouse (mirror.ts). They name no users.
+// process that copies the action's change, moves them to ClickHouse (outbox.ts). They name no users.
 
 import { randomUUID } from 'node:crypto';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { AuditAction } from '../../contract/audit-actions.js';
 import { StateNotLoaded, Unavailable } from '../../contract/errors.js';
 import { audit } from '../../contract/limits.js';
@@ -11,8 +11,7 @@ import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
-import type { Actor, AuditLine, AuditOutcome, Subjects } from './line.js';
-import { insertLines } from './mirror.js';
+import { type Actor, type AuditLine, type AuditOutcome, rowOfLine, type Subjects } from './line.js';
 
 export type { Actor, Subjects } from './line.js';
 
@@ -63,7 +62,7 @@ export async function audited<Result>(
   if (kept === 'not_loaded') {
     if (judge.loadsState !== true) throw new StateNotLoaded();
     // ClickHouse may have lost its tables too; then the last line is the only one.
-    await insertLines(clickhouse, [begun]).catch((error: unknown) =>
+    await insertRows(clickhouse, 'audit_log', [rowOfLine(begun)]).catch((error: unknown) =>
       log.warn(
         { action: action.action, error: describeError(error) },
         'the beginning of a load was not audited',
@@ -124,8 +123,8 @@ async function keep(
   const reply = await runScript(
     redis,
     scripts.addAuditLine,
-    [registryKeys.epoch, registryKeys.audit, registryKeys.auditByAccount],
-    [`${line.id} ${line.stage}`, JSON.stringify(line), linesMax, line.account_id],
+    [registryKeys.epoch, registryKeys.audit, registryKeys.auditByAccount, registryKeys.uncopied],
+    [`${line.id} ${line.stage} ${line.account_id}`, JSON.stringify(line), linesMax],
   );
   if (Number(reply) === -2) return 'not_loaded';
   return Number(reply) === 0 ? 'full' : 'kept';

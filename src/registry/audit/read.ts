@@ -1,5 +1,5 @@
 // Reads pages of the audit log from ClickHouse, the newest action first. Lines that wait in Redis are missing, so callers move them
-// first (mirror.ts).
+// first (outbox.ts).
 
 import { readRow, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';

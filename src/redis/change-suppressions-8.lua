@@ -6,10 +6,11 @@
 -- is that of an anonymous user who was identified as a user suppressed because of <root>. Anybody may cause such names, so they have bounds
 -- of their own. A name is free when it has no root left. The root itself goes last, so an interrupted call can be repeated.
 --
--- KEYS  1  epoch   2  state of all suppressions (hash): version, mirrored, changes_from, users:<account>, and
+-- KEYS  1  epoch   2  state of all suppressions (hash): version, changes_from, users:<account>, and
 --       joined:<account>: names whose roots all begin with "+"
 --       3  changes (sorted set by version)   4  the account's names (hash): "<version since when> <root> …"
 --       5  prefix of the names by root (sets)   6  roots of the account that are being freed (set)
+--       7  what ClickHouse lacks (sorted set)   8  the changes that it lacks, by version (hash)
 -- ARGV  1  epoch of the deployment   2  account   3  "suppress", "join" or "free"   4  names that an account may have
 --       5  changes to keep   6  roots that a name may have, beside "-"   7  "+" names of one root   8  "+" names of an account
 --       9  work that a call does: names and roots that it looks at   10…  to suppress: name and root each.
@@ -20,14 +21,15 @@
 -- nil when this is another deployment's Redis.
 
 local epoch_key, state_key, changes_key, names_key, by_root, freeing_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local uncopied_key, uncopied_changes_key = KEYS[7], KEYS[8]
 local epoch, account, action, names_max, changes_kept = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local roots_max, joined_per_root_max, joined_max = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local work_left, first_argument = tonumber(ARGV[9]), 10
 local call = redis.call
 
 if call('GET', epoch_key) ~= epoch then return nil end
-local state = call('HMGET', state_key, 'version', 'mirrored', 'joined:' .. account)
-local version, mirrored, joined_before = tonumber(state[1] or '0'), tonumber(state[2] or '0'), tonumber(state[3] or '0')
+local state = call('HMGET', state_key, 'version', 'joined:' .. account)
+local version, joined_before = tonumber(state[1] or '0'), tonumber(state[2] or '0')
 local time = call('TIME')
 local next_version = math.max(version + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
 local since = string.format('%.0f', next_version)
@@ -194,13 +196,15 @@ end
 call('HINCRBY', state_key, 'users:' .. account, users)
 if new_joined ~= 0 then call('HINCRBY', state_key, 'joined:' .. account, new_joined) end
 local lines = { since .. ' ' .. account, text_of(added), text_of(removed), table.concat(freed, ' ') }
-call('ZADD', changes_key, since, table.concat(lines, '\n'))
+local change = table.concat(lines, '\n')
+call('ZADD', changes_key, since, change)
+call('HSET', uncopied_changes_key, since, change)
+call('ZADD', uncopied_key, 2, since)
 call('HSET', state_key, 'version', since)
 
--- A process whose version is older than the changes that are left here reads everything again. What ClickHouse lacks stays.
+-- A process whose version is older than the changes that are left here reads everything again.
 local dropped_max = 20
-local dropped = math.min(call('ZCARD', changes_key) - changes_kept, call('ZCOUNT', changes_key, '-inf', string.format('%.0f', mirrored)),
-  dropped_max)
+local dropped = math.min(call('ZCARD', changes_key) - changes_kept, dropped_max)
 if dropped > 0 then
   local last = call('ZRANGE', changes_key, dropped - 1, dropped - 1, 'WITHSCORES')[2]
   call('ZREMRANGEBYRANK', changes_key, 0, dropped - 1)
