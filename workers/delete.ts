@@ -7,7 +7,9 @@
 
 import { codeOfFault, faultCodes, isConnectionFault } from '../src/clickhouse/client.js';
 import { NoRoom } from '../src/clickhouse/definitions.js';
+import { endLong } from '../src/clickhouse/long-statement.js';
 import { MutationFailed } from '../src/clickhouse/mutate.js';
+import { serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { describeError } from '../src/log.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
@@ -20,6 +22,7 @@ import {
   readDeletions,
   updateDeletion,
 } from '../src/privacy/deletion/request.js';
+import { namePrefix } from '../src/privacy/deletion/round-tables.js';
 import { userTables } from '../src/privacy/deletion/user-tables.js';
 import { endExportsOf } from '../src/privacy/export/end.js';
 import type { Redis } from '../src/redis/client.js';
@@ -30,7 +33,14 @@ import { copyChanges } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
-import { eraseInPasses, interruptPass, isErasureDue, isPassRunning, resumeAfterCrash } from './erase.js';
+import {
+  eraseInPasses,
+  interruptPass,
+  isErasureDue,
+  isPassRunning,
+  mayBegin,
+  resumeAfterCrash,
+} from './erase.js';
 import { countReached } from './round/count.js';
 import { deleteFrom } from './round/empty.js';
 import { complete, finish, markHidden } from './round/finish.js';
@@ -77,12 +87,14 @@ async function deleteInTurn(options: RoundOptions): Promise<number> {
   let ids: readonly string[] = [];
   try {
     // Requests gather between rounds. Choosing among them reads the whole registry, which is too expensive ten times a second.
-    const turn = turnOf(options.redis);
-    if ((await isTurnTaken(...turn)) || (await isRestoreRunning(options.redis))) return 0;
+    const { redis } = options;
+    if ((await isTurnTaken(...turnOf(redis))) || (await isRestoreRunning(redis))) return 0;
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = idsOf([chosen.requests, ...chosen.refusedBefore].flat());
-    if (ids.length === 0 && !(await isErasureDue(options))) return 0;
+    // What only erases leaves the turn to requests that are submitted meanwhile.
+    const turn = turnOf(redis, ids.length > 0 ? 'deletionRound' : 'erasureTurn');
+    if (ids.length === 0 && ((await isTurnTaken(...turn)) || !(await isErasureDue(options)))) return 0;
     if (!(await takeTurn(...turn))) return 0;
     const done = await withMaintenanceLock(options.redis, 'round', async () => {
       await assertCurrent(options.redis, options.clickhouse);
@@ -187,8 +199,21 @@ function logFailure({ log }: RoundOptions, requests: number, error: unknown): vo
   );
 }
 
-function turnOf(redis: Redis) {
-  return [redis, registryKeys.deletionRound, deletionRounds.everyMs] as const;
+/** The turn of rounds, or of those that only erase. */
+function turnOf(redis: Redis, which: 'deletionRound' | 'erasureTurn' = 'deletionRound') {
+  return [redis, registryKeys[which], deletionRounds.everyMs] as const;
+}
+
+/** Whether requests are ready whose round may begin. */
+async function isRoundDue(options: RoundOptions): Promise<boolean> {
+  const { redis } = options;
+  if (await isTurnTaken(...turnOf(redis))) return false;
+  if ((await redis.zcard(registryKeys.pendingDeletions)) === 0) return false;
+  await keepNewTargets(options).catch((error: unknown) => {
+    // The next round reports it; other requests may be ready.
+    if (!isRefusal(error)) throw error;
+  });
+  return (await chooseRequests(options)).requests.length > 0;
 }
 
 /** Whether a restore is about to exchange the tables that a round would empty. */
@@ -292,16 +317,19 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   return completed;
 }
 
+/** How soon counting notices that a round is due. */
+const roundLooksEveryMs = 100;
+
 /** Accounts that may be refused alone before the others are left to the next round: ClickHouse may refuse everybody. */
 const refusedCountsMax = 5;
 
 /**
- * Completes the requests whose rows are erased. Users who wait to be hidden do not wait for all of this: the next round continues with the
- * requests that are not complete yet. If ClickHouse refuses to count a group, each of its accounts is counted alone, beginning with a
- * random one, until some were refused.
+ * Completes the requests whose rows are erased. This makes way at once for users who wait to be hidden, and a later round continues with it;
+ * but once the next pass is due, which waits for this, it completes a request first. If ClickHouse refuses to count a group, each of its
+ * accounts is counted alone, beginning with a random one, until some were refused.
  */
 async function completeErased(options: RoundOptions): Promise<{ completed: number; isDone: boolean }> {
-  const { redis } = options;
+  const makesWay = async () => (await isRoundDue(options)) && !(await mayBegin(options));
   const seen = new Set<string>();
   let completed = 0;
   for (;;) {
@@ -317,19 +345,24 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
     }
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
     const count = async (group: readonly DeletionRequest[]) => {
-      await dropTablesEverywhere(options.clickhouse);
-      const round = await resolve(options, group, environments);
-      const onDisk = await verify(options, round);
+      const counted = await unlessOver(options, makesWay, async () => {
+        await dropTablesEverywhere(options.clickhouse);
+        const round = await resolve(options, group, environments);
+        return { round, onDisk: await verify(options, round) };
+      });
+      if (counted === 'over') return false;
+      const { round, onDisk } = counted;
       completed += await complete(
         options,
         requestsOf(round, (number) => !onDisk.has(number)),
       );
+      return true;
     };
     const groups = [requests];
     let refused = 0;
     for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
       try {
-        await count(group);
+        if (!(await count(group))) return { completed, isDone: false };
       } catch (error) {
         if (!isRefusal(error)) throw error;
         logFailure(options, group.length, error);
@@ -340,10 +373,37 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
       }
       // If none was completed, the next pass must not wait for these requests.
       if (refused === refusedCountsMax) return { completed, isDone: completed === 0 };
-      const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
-      if (completed > 0 && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
+      if ((await makesWay()) || (completed > 0 && (await isRoundDue(options))))
         return { completed, isDone: false };
     }
+  }
+}
+
+/** Runs `work`. Once `isOver`, ends the statements of rounds under way; settles with `over` if `work` fails because of that. */
+async function unlessOver<Result>(
+  { clickhouse }: RoundOptions,
+  isOver: () => Promise<boolean>,
+  work: () => Promise<Result>,
+): Promise<Result | 'over'> {
+  let [hasEnded, over] = [false, false];
+  const watching = untilTrue(
+    async () => {
+      // If Redis fails, so does the work.
+      over ||= await isOver().catch(() => false);
+      if (over && !hasEnded)
+        for (const client of serversOf(clickhouse).all) await endLong(client, [namePrefix]);
+      return hasEnded;
+    },
+    { everyMs: roundLooksEveryMs, msMax: Number.POSITIVE_INFINITY },
+  );
+  try {
+    return await work();
+  } catch (error) {
+    if (over) return 'over';
+    throw error;
+  } finally {
+    hasEnded = true;
+    await watching;
   }
 }
 

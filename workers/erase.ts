@@ -98,7 +98,8 @@ async function clientsWithoutMerges({ redis, clickhouse }: ErasureOptions) {
   return (await reachableClients(clickhouse)).filter(([server]) => stopped.has(String(server)));
 }
 
-async function mayBegin(options: ErasureOptions): Promise<boolean> {
+/** Whether the next pass is due, if rows are masked. */
+export async function mayBegin(options: ErasureOptions): Promise<boolean> {
   return (await options.redis.exists(registryKeys.erasureRest)) === 0 || isUrgent(options);
 }
 

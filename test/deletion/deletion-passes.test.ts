@@ -40,6 +40,11 @@ async function letPassBegin(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.erasureRest, registryKeys.deletionRound));
 }
 
+/** 1 while a round has its turn. */
+function turnsTaken(): Promise<number> {
+  return withRedis(sluice, (redis) => redis.exists(registryKeys.deletionRound));
+}
+
 async function stateOf(requestId: string): Promise<string | undefined> {
   return (JSON.parse((await readStatus(sluice, token, requestId)).text) as { state?: string }).state;
 }
@@ -132,6 +137,34 @@ test('merges continue when the worker is killed while a pass gives way', async (
   worker.sigcont();
   await letPassBegin();
   for (const requestId of [during, slow]) await untilComplete(sluice, token, requestId, busyMsMax);
+});
+
+test('a round that only erases takes no turn, and its count ends at once when another user is to be hidden', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'erased' }, { identity: 'waits for a count' }]);
+  await untilStored(sluice);
+  const erased = await hide('erased');
+  let ended = 0;
+  gate.hold(({ sql, parameters }) => {
+    if (sql.startsWith('KILL QUERY') && parameters.get('param_names')?.includes('deletion_round_'))
+      ended += 1;
+    return sql.includes('_row_exists') && sql.includes('failed_events');
+  });
+  await until(async () => (await turnsTaken()) === 0, 'the round is over');
+  // As a pass that has ended.
+  await withRedis(sluice, (redis) => redis.set(registryKeys.erasurePass, '1'));
+  await until(() => gate.held.length > 0, { deadlineMs: busyMsMax, what: 'the erased rows are counted' });
+  assert.deepEqual([await turnsTaken(), ended], [0, 0]);
+  const waits = await submitAccepted(sluice, token, [{ identity: 'waits for a count' }]);
+  await until(() => ended > 0, { deadlineMs: busyMsMax, what: 'the count is ended' });
+  gate.forget();
+  gate.pass();
+  await until(async () => (await stateOf(waits)) === 'hidden', {
+    deadlineMs: busyMsMax,
+    what: 'the user is hidden',
+  });
+  assert.equal(await stateOf(erased), 'hidden');
+  await letPassBegin();
+  for (const requestId of [erased, waits]) await untilComplete(sluice, token, requestId, busyMsMax);
 });
 
 test('a pass completes the requests whose rows it has erased, but none that was hidden after it began', async () => {
