@@ -4,7 +4,11 @@ import { allAnswered, prepareLoad } from '../load/threads.js';
 import type { Deployment } from './deployment.js';
 import { assertStored, untilCounted } from './stored.js';
 
-const connections = 128;
+/**
+ * Enough that events are sent when they are due even if an answer takes 30 ms at 16,000 a second. With 128, answers of more than 8 ms held
+ * up the sender: beside a deletion at 13,000 a second the p50 since due was 190 ms or more instead of 33 or less.
+ */
+const connections = 512;
 
 export async function prepareIngestion(deployment: Deployment, appId: string, rate: number, threads: number) {
   const load = await prepareLoad({
