@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { appendFileSync, mkdirSync, readFileSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { getPriority } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
@@ -36,6 +37,23 @@ const untilRunning = (own: ClickHouseHandle, queryId: string) =>
   until(async () => (await running(own, queryId)) === 1, `${queryId} runs`);
 
 describe('the process', { concurrency: true }, () => {
+  test('runs statements with a lower priority than the process that started it has', async () => {
+    const reply = ask(server, { parameters: { query_id: 'nice' }, body: longStatement });
+    await untilRunning(server, 'nice');
+    const threads = await server.query(
+      "SELECT arrayJoin(thread_ids) FROM system.processes WHERE query_id = 'nice'",
+    );
+    const priorities = new Set(
+      threads
+        .trim()
+        .split('\n')
+        .map((thread) => getPriority(Number(thread))),
+    );
+    assert.deepEqual(priorities, new Set([getPriority() + 5]));
+    await server.query("KILL QUERY WHERE query_id = 'nice' SYNC");
+    await reply;
+  });
+
   test('lets running statements end when it is stopped, and ends with code 0', async () => {
     const own = await startClickHouse();
     try {

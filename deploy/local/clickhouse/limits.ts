@@ -1,6 +1,6 @@
 // Owns every limit of the embedded ClickHouse process, and the relations between them.
 
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism, constants, getPriority, totalmem } from 'node:os';
 
 /** The engine shares the machine with Redis and the service. */
 const memoryShare = 0.4;
@@ -18,6 +18,12 @@ export function memoryOfServer(servers: number) {
 
 /** Each has two slots, so merges and mutations can run together without taking all CPUs from queries. */
 export const backgroundPoolSize = Math.max(2, Math.floor(availableParallelism() / 2));
+
+/**
+ * No acknowledgement waits for the engine, so that its statements leave the CPUs to the API and Redis; its merges and mutations leave them
+ * to its statements too. These count from the niceness with which the process was started.
+ */
+export const niceness = { ofStatements: nicerBy(5), ofMerges: nicerBy(10) };
 
 /** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s): otherwise requests meet a closing socket. */
 export const keepAliveSeconds = 30;
@@ -46,6 +52,10 @@ export const lastReplyMs = 100;
 export const mendMsMax = 60_000;
 
 if (queryMemoryShare >= 1) throw new Error('queryMemoryShare is too large');
+
+function nicerBy(more: number): number {
+  return Math.min(getPriority() + more, constants.priority.PRIORITY_LOW);
+}
 
 /** The memory that this process may use: the container's limit if there is one. */
 function memoryBytes(): number {

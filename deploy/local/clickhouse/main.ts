@@ -2,7 +2,8 @@
 // Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the process: start,
 // signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
 
-import { lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
@@ -12,7 +13,7 @@ import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { writeFunctions } from './functions.js';
-import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
+import { killMsMax, lastReplyMs, niceness, stopMsMax } from './limits.js';
 import { mendDefinitions } from './mend-definitions.js';
 import { clusterOf, firstName, placeOf } from './places.js';
 import { keptFree, untilRoom } from './room.js';
@@ -40,6 +41,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
 const launcherPassword = newSecret();
 const configFile = await prepare(config, launcherPassword);
 control = createControl(place.httpPort, launcherPassword);
+beNice();
 engine.run(configFile).then(
   (reason) =>
     leave(
@@ -102,6 +104,11 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
     return refuse(`DATA_DIR: ${dataDir} cannot be used: ${reason}`);
   }
+}
+
+/** Lowers the priority of all threads, from which those of the engine inherit it. */
+function beNice(): void {
+  for (const thread of readdirSync('/proc/self/task')) setPriority(Number(thread), niceness.ofStatements);
 }
 
 /** An administrator's additions to the first server's configuration apply to all servers, since ClickHouse merges these folders. */

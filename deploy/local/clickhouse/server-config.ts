@@ -1,7 +1,7 @@
 // Owns the settings of the embedded ClickHouse server. They contain no section for a system log, so the server keeps none, and its own log
 // is off: no SQL text is written anywhere.
 
-import { backgroundPoolSize, connectionsMax, keepAliveSeconds, memoryOfServer } from './limits.js';
+import { backgroundPoolSize, connectionsMax, keepAliveSeconds, memoryOfServer, niceness } from './limits.js';
 import { escapeXml, xmlElements } from './xml.js';
 
 const MiB = 1024 * 1024;
@@ -18,8 +18,7 @@ const serverSettings = {
   index_mark_cache_size: 64 * MiB,
   background_pool_size: backgroundPoolSize,
   max_thread_pool_free_size: 16,
-  // Requests have priority over merges and mutations when both need a CPU.
-  os_threads_nice_value_merge_mutate: 10,
+  os_threads_nice_value_merge_mutate: niceness.ofMerges,
   // By default, when all slots are taken, the engine waits up to a second before it looks for work again, even if a merge ends sooner. A
   // mutation of 21 parts, none of which had to be rewritten, took 3.3 s; with these settings 0.2 s.
   background_processing_pool_thread_sleep_seconds_if_nothing_to_do: 0.02,
