@@ -920,8 +920,12 @@ describe('after all that', () => {
       const output = child.output();
       assert.doesNotMatch(output, new RegExp(`${canary}|framing-\\d`));
       // The last line may be incomplete.
-      const lines = output.slice(0, output.lastIndexOf('\n')).split('\n');
-      for (const text of lines.filter((text) => text !== '')) JSON.parse(text);
+      const lines = output
+        .split('\n')
+        .slice(0, -1)
+        .filter((text) => text !== '');
+      assert.ok(lines.length > 0, `${child.name} has logged something`);
+      for (const text of lines) JSON.parse(text);
     }
   });
 });
