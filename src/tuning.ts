@@ -369,7 +369,6 @@ export const rejectedWrites = {
   measuredBytesMax: 256 * KiB,
 } as const;
 
-/** About how many lines of the audit log go to ClickHouse in one insert. */
 export const wrongTokensLoggedEveryMs = 10_000;
 
 /** Stack frames of an internal error that are logged. */

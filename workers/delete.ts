@@ -33,14 +33,7 @@ import { copyChanges } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
-import {
-  eraseInPasses,
-  interruptPass,
-  isErasureDue,
-  isPassRunning,
-  mayBegin,
-  resumeAfterCrash,
-} from './erase.js';
+import { eraseInPasses, interruptPass, isErasureDue, isPassRunning, resumeAfterCrash } from './erase.js';
 import { countReached } from './round/count.js';
 import { deleteFrom } from './round/empty.js';
 import { complete, finish, markHidden } from './round/finish.js';
@@ -71,11 +64,11 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
 
 /** Keeps new targets. If ClickHouse refuses them, settles with the error after writing the reason into their requests. */
 async function keepOrRefuse(options: RoundOptions): Promise<unknown> {
-  const ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
   try {
     await keepNewTargets(options);
     return undefined;
   } catch (error) {
+    const ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy).catch(() => []);
     await reportFailure(options, ids, error);
     if (!isRefusal(error)) throw error;
     return error;
@@ -312,8 +305,10 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
     if (!(await hasEnded())) return 0;
   }
   options.crash('erased');
-  const { completed, isDone } = await completeErased(options);
-  await (isDone ? redis.del(registryKeys.erasurePass) : redis.set(registryKeys.erasurePass, '1'));
+  const { completed, isDone, isLate } = await completeErased(options);
+  await (isDone
+    ? redis.del(registryKeys.erasurePass)
+    : redis.set(registryKeys.erasurePass, isLate ? 'late' : '1'));
   return completed;
 }
 
@@ -324,12 +319,15 @@ const roundLooksEveryMs = 100;
 const refusedCountsMax = 5;
 
 /**
- * Completes the requests whose rows are erased. This makes way at once for users who wait to be hidden, and a later round continues with it;
- * but once the next pass is due, which waits for this, it completes a request first. If ClickHouse refuses to count a group, each of its
- * accounts is counted alone, beginning with a random one, until some were refused.
+ * Completes the requests whose rows are erased. A count makes way at once for users who wait to be hidden, and a later round continues with
+ * it. Then it is late, and does not make way again before it has ended. If ClickHouse refuses to count a group, each of its accounts is
+ * counted alone, beginning with a random one, until some were refused.
  */
-async function completeErased(options: RoundOptions): Promise<{ completed: number; isDone: boolean }> {
-  const makesWay = async () => (await isRoundDue(options)) && !(await mayBegin(options));
+async function completeErased(
+  options: RoundOptions,
+): Promise<{ completed: number; isDone: boolean; isLate?: boolean }> {
+  const wasLate = (await options.redis.get(registryKeys.erasurePass)) === 'late';
+  const makesWay = async () => !wasLate && (await isRoundDue(options));
   const seen = new Set<string>();
   let completed = 0;
   for (;;) {
@@ -362,7 +360,7 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
     let refused = 0;
     for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
       try {
-        if (!(await count(group))) return { completed, isDone: false };
+        if (!(await count(group))) return { completed, isDone: false, isLate: true };
       } catch (error) {
         if (!isRefusal(error)) throw error;
         logFailure(options, group.length, error);
@@ -373,8 +371,8 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
       }
       // If none was completed, the next pass must not wait for these requests.
       if (refused === refusedCountsMax) return { completed, isDone: completed === 0 };
-      if ((await makesWay()) || (completed > 0 && (await isRoundDue(options))))
-        return { completed, isDone: false };
+      if ((completed > 0 || !wasLate) && (await isRoundDue(options)))
+        return { completed, isDone: false, isLate: completed === 0 };
     }
   }
 }

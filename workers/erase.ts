@@ -78,7 +78,6 @@ export async function interruptPass(options: ErasureOptions): Promise<void> {
       log.info({ bytes }, 'a pass was interrupted so that users can be hidden sooner');
     await redis.srem(registryKeys.mergesStopped, server);
   }
-  await redis.set(registryKeys.erasurePass, '1');
 }
 
 /**
@@ -98,8 +97,7 @@ async function clientsWithoutMerges({ redis, clickhouse }: ErasureOptions) {
   return (await reachableClients(clickhouse)).filter(([server]) => stopped.has(String(server)));
 }
 
-/** Whether the next pass is due, if rows are masked. */
-export async function mayBegin(options: ErasureOptions): Promise<boolean> {
+async function mayBegin(options: ErasureOptions): Promise<boolean> {
   return (await options.redis.exists(registryKeys.erasureRest)) === 0 || isUrgent(options);
 }
 

@@ -12,7 +12,7 @@ import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { readOnReplicas } from '../src/redis/replicas.js';
-import { copyChanges } from '../src/registry/outbox.js';
+import { copyChanges, listEarlier } from '../src/registry/outbox.js';
 import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
@@ -37,9 +37,13 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
   if (errors.length > 0) throw errors[0];
 }
 
-/** Twice a minute, removes what killed processes left: targets of complete requests, and tables of previews and downloads. */
+/**
+ * Twice a minute, removes what killed processes left: targets of complete requests, and tables of previews and downloads. Also lists what
+ * processes of an earlier build, which may still run, have left uncopied.
+ */
 async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise<void> {
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
+  await listEarlier(redis);
   for (const [, client] of await reachableClients(clickhouse)) {
     await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
     await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);

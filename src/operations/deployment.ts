@@ -34,7 +34,7 @@ import {
   versionAfterLoss,
 } from '../registry/loading.js';
 import { type MirroredRegistry, readMirror } from '../registry/mirror.js';
-import { copyChanges, kindsOfCopies, listEarlier } from '../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { readRegistry } from '../registry/registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
 import { readSeen, type Seen } from '../registry/witness-copies.js';
@@ -90,7 +90,6 @@ async function loadLostShards(options: LoadOptions): Promise<Loaded> {
     if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
   };
   const loaded: Loaded = { how: 'found', deployment };
-  await listEarlier(redis);
   await settleShardServers(redis, options.clickhouse, deployment.shards);
   const suppressions = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const right = { nonce: randomBytes(16).toString('hex'), confirm };

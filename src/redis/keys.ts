@@ -153,7 +153,7 @@ export const registryKeys = {
   deletionProposals: (accountId: string) => `{registry}:deletion_proposals:${accountId}`,
   /** Present for a while after a pass that erases masked rows has begun, the longer the more it costs. */
   erasureRest: '{registry}:erasure_rest',
-  /** Present from the beginning of a pass until the requests whose rows it has erased are complete. */
+  /** Present from the beginning of a pass until the requests whose rows it has erased are complete; `late` once their count made way. */
   erasurePass: '{registry}:erasure_pass',
   /** Set of the ClickHouse servers, by number, whose merges are stopped so that a pass ends sooner. */
   mergesStopped: '{registry}:merges_stopped',

@@ -24,7 +24,7 @@ type Kind = {
   readonly rowsOf: (name: string, text: string, version: string) => readonly object[];
 };
 
-const kinds: readonly Kind[] = [
+const kinds: readonly [Kind, ...Kind[]] = [
   { place: '1', table: 'audit_log', rowsOf: (_, text) => (text === '' ? [] : [rowOfLine(JSON.parse(text))]) },
   { place: '2', table: 'suppressed_names', rowsOf: (_, text) => rowsOfSuppressions(text) },
   {
@@ -65,28 +65,31 @@ export async function copyChanges(
     isAll = last === 1;
     const copied = Array.from({ length: words.length / 3 }, (_, at) => words.slice(3 * at, 3 * at + 3));
     if (copied.length === 0) return;
-    for (const { place, table, rowsOf } of kinds) {
-      const rows = copied.flatMap(([name = '', of, text = '']) =>
-        of === place ? rowsOf(name, text, copiedAs) : [],
-      );
+    const copy = async ({ place, table, rowsOf }: Kind) => {
+      const ofKind = copied.filter(([, of]) => of === place);
+      const rows = ofKind.flatMap(([name = '', , text = '']) => rowsOf(name, text, copiedAs));
       if (rows.length > 0)
         await insertRows(clickhouse, table, rows, { ...(abort_signal && { abort_signal }) });
-    }
-    crash('changes_copied');
-    for (const some of inBatches(copied, documentsPerCallMax))
-      await runScript(
-        redis,
-        scripts.copied,
-        [version, uncopied, ...texts, auditByAccount],
-        [
-          ofRegistry,
-          ...some.flatMap(([name = '', , text = '']) => [
-            name,
-            createHash('sha1').update(text).digest('hex'),
-          ]),
-        ],
-      );
+      if (ofKind.length > 0) crash('changes_copied');
+      for (const some of inBatches(ofKind, documentsPerCallMax))
+        await runScript(
+          redis,
+          scripts.copied,
+          [version, uncopied, ...texts, auditByAccount],
+          [ofRegistry, ...some.flatMap(([name = '', , text = '']) => [name, sha1(text)])],
+        );
+    };
+    const [lines, ...others] = kinds;
+    await copy(lines);
+    // A table that ClickHouse does not write into holds up no other kind.
+    const errors: unknown[] = [];
+    for (const kind of others) await copy(kind).catch((error: unknown) => errors.push(error));
+    if (errors.length > 0) throw errors[0];
   }
+}
+
+function sha1(text: string): string {
+  return createHash('sha1').update(text).digest('hex');
 }
 
 /** Lists what ClickHouse may lack, even if it has not changed. */
@@ -95,14 +98,22 @@ export async function listUncopied(redis: Redis, kind: number, names: readonly s
     await redis.zadd(registryKeys.uncopied, ...some.flatMap((name) => [kind, name]));
 }
 
-/** Lists what builds before this list kept in places of their own. May be repeated. */
+/** Lists what processes of builds before this list keep in sets of their own, and lines that they list nowhere. May be repeated. */
 export async function listEarlier(redis: Redis): Promise<void> {
   const { auditLine, suppressions, document, deletion } = kindsOfCopies;
-  const [documents, deletions] = ['{registry}:unmirrored', '{registry}:deletions_unmirrored'];
-  await listUncopied(redis, auditLine, await redis.hkeys(registryKeys.audit));
-  await listUncopied(redis, document, await redis.smembers(documents));
-  await listUncopied(redis, deletion, await redis.smembers(deletions));
-  await redis.del(documents, deletions);
+  const { audit, uncopied } = registryKeys;
+  if ((await redis.hlen(audit)) > (await redis.zcount(uncopied, auditLine, auditLine)))
+    await listUncopied(redis, auditLine, await redis.hkeys(audit));
+  for (const [kind, set] of [
+    [document, '{registry}:unmirrored'],
+    [deletion, '{registry}:deletions_unmirrored'],
+  ] as const)
+    for (const some of inBatches(await redis.smembers(set), stateLoads.documentsPerCallMax))
+      await redis
+        .multi()
+        .zadd(uncopied, ...some.flatMap((name) => [kind, name]))
+        .srem(set, ...some)
+        .exec();
   const mirrored = await redis.hget(registryKeys.suppressions, 'mirrored');
   if (mirrored === null) return;
   const changes = await redis.zrangebyscore(registryKeys.suppressionChanges, `(${mirrored}`, '+inf');

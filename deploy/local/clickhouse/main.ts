@@ -108,7 +108,14 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
 
 /** Lowers the priority of all threads, from which those of the engine inherit it. */
 function beNice(): void {
-  for (const thread of readdirSync('/proc/self/task')) setPriority(Number(thread), niceness.ofStatements);
+  for (const thread of readdirSync('/proc/self/task')) {
+    try {
+      setPriority(Number(thread), niceness.ofStatements);
+    } catch (error) {
+      // The thread has ended since.
+      if ((error as { info?: { code?: string } }).info?.code !== 'ESRCH') throw error;
+    }
+  }
 }
 
 /** An administrator's additions to the first server's configuration apply to all servers, since ClickHouse merges these folders. */

@@ -3,7 +3,7 @@
 
 import { inBatches } from '../../batches.js';
 import { readRow, readRows } from '../../clickhouse/answers.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, codeOfFault } from '../../clickhouse/client.js';
 import { insertScratch } from '../../clickhouse/scratch.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -24,15 +24,29 @@ import { targetTable } from './user-tables.js';
 
 /**
  * Copies the targets of all requests that were submitted since the last call, and records that. If neither Redis nor ClickHouse has a
- * request's targets, the request is lost and no longer pending. May be repeated.
+ * request's targets, the request is lost and no longer pending. If ClickHouse refuses the targets of several requests, they are copied one
+ * by one, and the refusal is thrown at the end, or after some refusals: ClickHouse may refuse everything. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
+  const refusals: unknown[] = [];
   for (const some of inBatches(ids, idsPerStatementMax)) {
-    const requests = await readDeletions(redis, some);
-    for (const group of inGroups(requests)) await keepGroup(redis, clickhouse, group);
+    const groups = [...inGroups(await readDeletions(redis, some))];
+    for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
+      try {
+        await keepGroup(redis, clickhouse, group);
+      } catch (error) {
+        if (codeOfFault(error) === 0) throw error;
+        if (group.length > 1) groups.push(...group.map((request) => [request]));
+        else refusals.push(error);
+        if (refusals.length === refusalsMax) throw error;
+      }
+    }
   }
+  if (refusals.length > 0) throw refusals[0];
 }
+
+const refusalsMax = 5;
 
 /** Divides requests into groups whose target lists fit into the worker's memory. */
 function* inGroups(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {

@@ -28,7 +28,7 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
     const names = readNames(clickhouse, accountId);
     for await (const call of inScriptCalls(names, ({ name, value }) => name.length + value.length)) {
       const rooted = call.flatMap(({ name, roots }) => roots.map((root) => ({ name, root })));
-      // Users who were joined do not count towards the account's limit (change-suppressions-6.lua).
+      // Users who were joined do not count towards the account's limit (change-suppressions-8.lua).
       const joined = call.filter(({ roots }) => roots.every((root) => root.startsWith('+'))).length;
       await loading.write([
         ...call.map(({ name, value }) => ['HSET', suppressedNames(accountId), name, value]),
