@@ -45,7 +45,7 @@ import { followEnvironments, type LiveEnvironment } from '../../src/registry/env
 import { hashKey } from '../../src/registry/keys.js';
 import { LoadInterrupted, type Loading } from '../../src/registry/loading.js';
 import { readMirror } from '../../src/registry/mirror.js';
-import { copyChanges, kindsOfCopies, listUncopied } from '../../src/registry/outbox.js';
+import { copyChanges, kindsOfCopies, listEarlier, listUncopied } from '../../src/registry/outbox.js';
 import { changeRegistry, readRegistry } from '../../src/registry/registry.js';
 import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
@@ -841,7 +841,7 @@ test('what an earlier build has left uncopied reaches ClickHouse', async () => {
   await redis.sadd('{registry}:deletions_unmirrored', 'waiting');
   await redis.hset(registryKeys.suppressions, 'mirrored', '0');
 
-  assert.equal((await load()).how, 'found');
+  await listEarlier(redis);
   await copyChanges(redis, clickhouse);
   assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
   const counts = await clickhouse.query({
@@ -853,6 +853,31 @@ test('what an earlier build has left uncopied reaches ClickHouse', async () => {
   const [row] = await counts.json<Record<string, string>>();
   assert.deepEqual([row?.requests, row?.names, row?.lines].map(Number), [1, 1, 2]);
   assert.deepEqual(await redis.keys('{registry}:*mirrored'), []);
+});
+
+test('a table that ClickHouse does not write into holds up no other kind of second copy', async () => {
+  await load();
+  const { account_id } = await createAccount(redis, 'beside', ['Main']);
+  // More than is read at once.
+  const changes = Array.from({ length: stateLoads.documentsPerCallMax + 1 }, (_, at) => String(at));
+  await redis.hset(
+    registryKeys.uncopiedSuppressions,
+    Object.fromEntries(changes.map((version) => [version, `${version} ${account_id}\nname|-\n`])),
+  );
+  await listUncopied(redis, kindsOfCopies.suppressions, changes);
+  await redis.hset(registryKeys.deletions, 'beside', JSON.stringify(requestOf('beside', {})));
+  await listUncopied(redis, kindsOfCopies.deletion, ['beside']);
+  await clickhouse.command({ query: 'RENAME TABLE suppressed_names TO suppressed_names_away' });
+  try {
+    await assert.rejects(copyChanges(redis, clickhouse), /suppressed_names/);
+    assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
+    assert.deepEqual(await redis.zrange(registryKeys.uncopied, '0', '-1'), changes.toSorted());
+  } finally {
+    await clickhouse.command({ query: 'RENAME TABLE suppressed_names_away TO suppressed_names' });
+  }
+  await copyChanges(redis, clickhouse);
+  assert.equal(await redis.exists(registryKeys.uncopied), 0);
+  await redis.hdel(registryKeys.deletions, 'beside');
 });
 
 test('a loaded registry has a higher version than the lost one, also if the clock of the loading process is slow', async (t) => {

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {
@@ -165,6 +166,32 @@ test('a round that only erases takes no turn, and its count ends at once when an
   assert.equal(await stateOf(erased), 'hidden');
   await letPassBegin();
   for (const requestId of [erased, waits]) await untilComplete(sluice, token, requestId, busyMsMax);
+});
+
+test('a count that made way for a user who was to be hidden does not make way again', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'counted' }, { identity: 'waits for all of it' }]);
+  await untilStored(sluice);
+  const counted = await hide('counted');
+  let ended = 0;
+  gate.hold(({ sql, parameters }) => {
+    if (sql.startsWith('KILL QUERY') && parameters.get('param_names')?.includes('deletion_round_'))
+      ended += 1;
+    return sql.includes('_row_exists') && sql.includes('failed_events');
+  });
+  await until(async () => (await turnsTaken()) === 0, 'the round is over');
+  await withRedis(sluice, (redis) => redis.set(registryKeys.erasurePass, 'late'));
+  await until(() => gate.held.length > 0, { deadlineMs: busyMsMax, what: 'the erased rows are counted' });
+  const waits = await submitAccepted(sluice, token, [{ identity: 'waits for all of it' }]);
+  // A count that may make way looks ten times a second whether it must.
+  await pause(1_000);
+  assert.equal(ended, 0);
+  gate.pass();
+  await until(async () => (await stateOf(waits)) === 'hidden', {
+    deadlineMs: busyMsMax,
+    what: 'the user is hidden',
+  });
+  await letPassBegin();
+  for (const requestId of [counted, waits]) await untilComplete(sluice, token, requestId, busyMsMax);
 });
 
 test('a pass completes the requests whose rows it has erased, but none that was hidden after it began', async () => {
