@@ -24,6 +24,7 @@ export const backgroundPoolSize = Math.max(2, Math.floor(availableParallelism() 
  * to its statements too. These count from the niceness with which the process was started.
  */
 export const niceness = { ofStatements: nicerBy(5), ofMerges: nicerBy(10) };
+export const niceEveryMs = 1_000;
 
 /** Longer than the `idle_socket_ttl` of `@clickhouse/client` (2.5 s): otherwise requests meet a closing socket. */
 export const keepAliveSeconds = 30;

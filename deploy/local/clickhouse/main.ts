@@ -3,7 +3,7 @@
 // signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
 
 import { lstatSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
-import { setPriority } from 'node:os';
+import { getPriority, setPriority } from 'node:os';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
@@ -13,7 +13,7 @@ import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { writeFunctions } from './functions.js';
-import { killMsMax, lastReplyMs, niceness, stopMsMax } from './limits.js';
+import { killMsMax, lastReplyMs, niceEveryMs, niceness, stopMsMax } from './limits.js';
 import { mendDefinitions } from './mend-definitions.js';
 import { clusterOf, firstName, placeOf } from './places.js';
 import { keptFree, untilRoom } from './room.js';
@@ -42,6 +42,7 @@ const launcherPassword = newSecret();
 const configFile = await prepare(config, launcherPassword);
 control = createControl(place.httpPort, launcherPassword);
 beNice();
+setInterval(beNice, niceEveryMs).unref();
 engine.run(configFile).then(
   (reason) =>
     leave(
@@ -106,11 +107,14 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
   }
 }
 
-/** Lowers the priority of all threads, from which those of the engine inherit it. */
+/**
+ * Lowers the priority of the threads that have a higher one. New threads of the engine inherit it. With the capability CAP_SYS_NICE the
+ * engine raises a thread to 0 when it has merged parts with it, so this is repeated.
+ */
 function beNice(): void {
-  for (const thread of readdirSync('/proc/self/task')) {
+  for (const thread of readdirSync('/proc/self/task').map(Number)) {
     try {
-      setPriority(Number(thread), niceness.ofStatements);
+      if (getPriority(thread) < niceness.ofStatements) setPriority(thread, niceness.ofStatements);
     } catch (error) {
       // The thread has ended since.
       if ((error as { info?: { code?: string } }).info?.code !== 'ESRCH') throw error;

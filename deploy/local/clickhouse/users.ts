@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { scratchDatabase } from '../../../src/clickhouse/tables.js';
-import { memoryOfServer, niceness } from './limits.js';
+import { memoryOfServer } from './limits.js';
 import { xmlElements } from './xml.js';
 
 export type Passwords = {
@@ -142,8 +142,6 @@ const serverDefaults = {
   min_count_to_compile_expression: 100,
   min_count_to_compile_aggregate_expression: 100,
   min_count_to_compile_sort_description: 100,
-  // An engine with the capability CAP_SYS_NICE sets a thread's niceness to 0 when it has merged parts with it.
-  os_threads_nice_value_query: niceness.ofStatements,
 };
 
 function profile(name: string, settings: Readonly<Record<string, number>>, constraints = ''): string {
