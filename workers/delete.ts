@@ -29,7 +29,7 @@ import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
 import type { Environment } from '../src/registry/documents.js';
-import { copyChanges } from '../src/registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
@@ -220,7 +220,7 @@ async function isRestoreRunning(redis: Redis): Promise<boolean> {
  */
 async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promise<void> {
   if ((await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0) return;
-  await copyChanges(redis, clickhouse, crash);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.deletion, crash });
   await keepTargets(redis, clickhouse);
   crash('targets_kept');
 }
@@ -312,8 +312,8 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   return completed;
 }
 
-/** How soon counting notices that a round is due. */
-const roundLooksEveryMs = 100;
+/** How soon counting notices that a round is due. While requests wait that are not ready, each look may read the whole registry. */
+const roundLooksEveryMs = 500;
 
 /** Accounts that may be refused alone before the others are left to the next round: ClickHouse may refuse everybody. */
 const refusedCountsMax = 5;
@@ -377,7 +377,10 @@ async function completeErased(
   }
 }
 
-/** Runs `work`. Once `isOver`, ends the statements of rounds under way; settles with `over` if `work` fails because of that. */
+/**
+ * Runs `work`. Once `isOver`, ends the statements of rounds under way; settles with `over` if `work` fails because of that. Afterwards nothing
+ * is being ended any more: the next round's statements have the same names.
+ */
 async function unlessOver<Result>(
   { clickhouse }: RoundOptions,
   isOver: () => Promise<boolean>,
@@ -389,7 +392,7 @@ async function unlessOver<Result>(
       // If Redis fails, so does the work.
       over ||= await isOver().catch(() => false);
       if (over && !hasEnded)
-        for (const client of serversOf(clickhouse).all) await endLong(client, [namePrefix]);
+        await Promise.all(serversOf(clickhouse).all.map((client) => endLong(client, [namePrefix])));
       return hasEnded;
     },
     { everyMs: roundLooksEveryMs, msMax: Number.POSITIVE_INFINITY },

@@ -28,7 +28,7 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
       const unjoined = await moveSomeJoins(context);
       if (unjoined > 0) usersUnjoined.inc(unjoined);
     },
-    () => copyChanges(redis, clickhouse, crash),
+    () => copyChanges(redis, clickhouse, { crash }),
     () => purgeStrays(context),
   ];
   // A copy that fails must not hold up the others.

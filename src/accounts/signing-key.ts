@@ -6,7 +6,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { type SigningKey, signingKeyKey } from '../registry/documents.js';
-import { copyChanges } from '../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { changeRegistry, readLoaded } from '../registry/registry.js';
 
 /** The public part. */
@@ -23,7 +23,7 @@ export async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient)
     changes: signingKey === undefined ? [{ key: signingKeyKey, document: newSigningKey() }] : [],
     result: undefined,
   }));
-  await copyChanges(redis, clickhouse);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
 }
 
 /**
@@ -41,10 +41,10 @@ export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient)
 
 /** The deployment's key; undefined if there is none, or if ClickHouse lacks it. */
 async function find(redis: Redis): Promise<SigningKey | undefined> {
-  const [text, place] = await readLoaded(redis, (transaction) =>
+  const [text, isUncopied] = await readLoaded(redis, (transaction) =>
     transaction.hget(registryKeys.documents, signingKeyKey).zscore(registryKeys.uncopied, signingKeyKey),
   );
-  return typeof text === 'string' && place === null ? (JSON.parse(text) as SigningKey) : undefined;
+  return typeof text === 'string' && isUncopied === null ? (JSON.parse(text) as SigningKey) : undefined;
 }
 
 function newSigningKey(): SigningKey {

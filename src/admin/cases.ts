@@ -6,7 +6,7 @@ import { AdministrationError } from '../contract/errors.js';
 import { cases as bounds } from '../contract/limits.js';
 import type { AdminContext } from '../operations/context.js';
 import { type Case, readCases } from '../privacy/cases/cases.js';
-import { copyChanges } from '../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { accountOf } from './user-everywhere.js';
 
 /** The cases of an account that are in a state: open ones by due date, closed ones from the latest. */
@@ -109,7 +109,7 @@ async function read(
   asked: Parameters<typeof readCases>[1],
 ): Promise<readonly Case[]> {
   // The latest lines of the audit log may still be only in Redis, such as that of a case that was just opened.
-  await copyChanges(redis, clickhouse);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.auditLine });
   return readCases(clickhouse, asked);
 }
 

@@ -74,7 +74,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
     const loaded = await createOrRestore(options, loading);
     // After the load, since copying needs the epoch.
     await settleShardServers(redis, clickhouse, loaded.deployment.shards);
-    await copyChanges(redis, clickhouse);
+    await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
     return loaded;
   } finally {
     await loading.end();

@@ -9,7 +9,8 @@
 --          4 deletion requests
 --       5 to 8  each kind's texts (hashes)
 -- ARGV  1  how many of a kind are read, 2  the bytes after which no further one is read: of the registry all or none
--- Returns the version, that of the registry, 1 if this is everything that ClickHouse lacks, else 0, and, in turn, the names, kinds and
+--       3  the kind that is read after the lines; 0: all
+-- Returns the version, that of the registry, 1 if this is all that ClickHouse lacks of these kinds, else 0, and, in turn, names, kinds and
 -- texts (empty when they were removed); nil when this Redis does not hold the deployment.
 
 if not redis.call('GET', KEYS[1]) then return nil end
@@ -38,7 +39,9 @@ end
 
 local is_all = read(1)
 if is_all then
-  for kind = 2, 4 do is_all = read(kind) and is_all end
+  for kind = 2, 4 do
+    if ARGV[3] == '0' or ARGV[3] == tostring(kind) then is_all = read(kind) and is_all end
+  end
 end
 if is_all then reply[3] = 1 end
 return reply

@@ -3,10 +3,9 @@
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
 import { Fault } from '../contract/errors.js';
-import { noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { succeeds } from '../wait.js';
-import { copyChanges } from './outbox.js';
+import { copyChanges, kindsOfCopies } from './outbox.js';
 
 /** ClickHouse lacks a change, so a loss of Redis would undo it. `holds`: the change has been made. */
 export class NotCopied extends Fault {
@@ -22,9 +21,14 @@ export class NotCopied extends Fault {
   }
 }
 
-/** Whether all changes were copied to ClickHouse in time. If not, a worker copies them later. */
+/** Whether all changes of the registry were copied to ClickHouse in time. If not, a worker copies them later. */
 export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax: number): Promise<boolean> {
-  return succeeds(copyChanges(redis, clickhouse, noCrash, AbortSignal.timeout(msMax)));
+  return succeeds(
+    copyChanges(redis, clickhouse, {
+      kind: kindsOfCopies.document,
+      abort_signal: AbortSignal.timeout(msMax),
+    }),
+  );
 }
 
 /** Rejects with NotCopied if ClickHouse does not answer in time: then a change that must be copied is not made at all. */

@@ -14,30 +14,45 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { stateLoads } from '../tuning.js';
 import { rowOfLine } from './audit/line.js';
 
-/** The kinds by their place in the list, as the scripts know them. */
+/** The kinds as the scripts know them. */
 export const kindsOfCopies = { auditLine: 1, suppressions: 2, document: 3, deletion: 4 } as const;
 
 /** The names are those of the texts in Redis. `rowsOf` gets an empty text for what was removed. */
 type Kind = {
-  readonly place: string;
+  readonly kind: number;
   readonly table: string;
   readonly rowsOf: (name: string, text: string, version: string) => readonly object[];
 };
 
 const kinds: readonly [Kind, ...Kind[]] = [
-  { place: '1', table: 'audit_log', rowsOf: (_, text) => (text === '' ? [] : [rowOfLine(JSON.parse(text))]) },
-  { place: '2', table: 'suppressed_names', rowsOf: (_, text) => rowsOfSuppressions(text) },
   {
-    place: '3',
+    kind: kindsOfCopies.auditLine,
+    table: 'audit_log',
+    rowsOf: (_, text) => (text === '' ? [] : [rowOfLine(JSON.parse(text))]),
+  },
+  {
+    kind: kindsOfCopies.suppressions,
+    table: 'suppressed_names',
+    rowsOf: (_, text) => rowsOfSuppressions(text),
+  },
+  {
+    kind: kindsOfCopies.document,
     table: 'registry',
     rowsOf: (document_key, document, version) => [{ document_key, document, version }],
   },
   {
-    place: '4',
+    kind: kindsOfCopies.deletion,
     table: 'deletion_requests',
     rowsOf: (id, text, version) => (text === '' ? [] : [rowOfDeletion(id, text, Number(version))]),
   },
 ];
+
+type CopyOptions = {
+  /** Whoever waits for changes of one kind waits for no other; lines are always copied first. By default all are copied. */
+  readonly kind?: number;
+  readonly crash?: CrashPoint;
+  readonly abort_signal?: AbortSignal;
+};
 
 /**
  * Copies what ClickHouse lacks, which then has every change that was made before the call. Several processes may call it at once. Throws
@@ -46,8 +61,7 @@ const kinds: readonly [Kind, ...Kind[]] = [
 export async function copyChanges(
   redis: Redis,
   clickhouse: ClickHouseClient,
-  crash: CrashPoint = noCrash,
-  abort_signal?: AbortSignal,
+  { kind: wanted = 0, crash = noCrash, abort_signal }: CopyOptions = {},
 ): Promise<void> {
   const { epoch, version, copyVersion, uncopied, auditByAccount } = registryKeys;
   const { audit, uncopiedSuppressions, documents, deletions } = registryKeys;
@@ -58,15 +72,15 @@ export async function copyChanges(
       redis,
       scripts.readUncopied,
       [epoch, version, copyVersion, uncopied, ...texts],
-      [documentsPerCallMax, bytesPerCallMax],
+      [documentsPerCallMax, bytesPerCallMax, wanted],
     )) as [string, string, number, ...string[]] | null;
     if (reply === null) throw new StateNotLoaded();
     const [copiedAs, ofRegistry, last, ...words] = reply;
     isAll = last === 1;
     const copied = Array.from({ length: words.length / 3 }, (_, at) => words.slice(3 * at, 3 * at + 3));
     if (copied.length === 0) return;
-    const copy = async ({ place, table, rowsOf }: Kind) => {
-      const ofKind = copied.filter(([, of]) => of === place);
+    const copy = async ({ kind, table, rowsOf }: Kind) => {
+      const ofKind = copied.filter(([, its]) => its === String(kind));
       const rows = ofKind.flatMap(([name = '', , text = '']) => rowsOf(name, text, copiedAs));
       if (rows.length > 0)
         await insertRows(clickhouse, table, rows, { ...(abort_signal && { abort_signal }) });

@@ -161,8 +161,8 @@ export const mutants: readonly Mutant[] = [
       // Otherwise another check, which sees the same, ends the upkeep first.
       {
         file: 'workers/second-copies.js',
-        find: '() => copyChanges(redis, clickhouse, crash)',
-        replace: '() => purgeStrays(context), () => copyChanges(redis, clickhouse, crash)',
+        find: '() => copyChanges(redis, clickhouse, { crash })',
+        replace: '() => purgeStrays(context), () => copyChanges(redis, clickhouse, { crash })',
       },
     ],
     faults: Array(3).fill('redis emptied while a deletion is pending'),

@@ -9,7 +9,7 @@ import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { mastersOf } from '../../src/redis/client.js';
 import { emptySlowLogs } from '../../src/redis/slow-log.js';
 import { readBackups } from '../../src/registry/backups.js';
-import { copyChanges } from '../../src/registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../../src/registry/outbox.js';
 import { readLoadedRegistry } from '../../src/registry/registry.js';
 import { assertCurrent } from '../../src/registry/witness.js';
 import { deletionRounds } from '../../src/tuning.js';
@@ -54,7 +54,7 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
   // Before the targets are removed: if Redis is emptied now, the restored state must say that they are no longer needed.
-  await copyChanges(redis, clickhouse, crash);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.deletion, crash });
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
   await purgeTargets(clickhouse, ids);

@@ -6,7 +6,7 @@ import { lstatSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'n
 import { getPriority, setPriority } from 'node:os';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
-import { createLog } from '../../../src/log.js';
+import { createLog, describeError } from '../../../src/log.js';
 import { probePort } from '../ports.js';
 import { makeFilesPrivate } from '../private-data.js';
 import { findOrMakeSecret, newSecret } from '../secrets.js';
@@ -109,16 +109,15 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
 
 /**
  * Lowers the priority of the threads that have a higher one. New threads of the engine inherit it. With the capability CAP_SYS_NICE the
- * engine raises a thread to 0 when it has merged parts with it, so this is repeated.
+ * engine raises a thread to 0 when it has merged parts with it, so this is repeated. What fails here must not end the engine.
  */
 function beNice(): void {
-  for (const thread of readdirSync('/proc/self/task').map(Number)) {
-    try {
+  try {
+    for (const thread of readdirSync('/proc/self/task').map(Number))
       if (getPriority(thread) < niceness.ofStatements) setPriority(thread, niceness.ofStatements);
-    } catch (error) {
-      // The thread has ended since.
-      if ((error as { info?: { code?: string } }).info?.code !== 'ESRCH') throw error;
-    }
+  } catch (error) {
+    // Mostly a thread that has ended since; the next call tries the others again.
+    log.debug({ error: describeError(error) }, 'the priority of threads could not be lowered');
   }
 }
 

@@ -5,7 +5,7 @@ import { administration } from '../../contract/limits.js';
 import { integrators, privacyOfficers } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
 import { readAuditLog } from '../../registry/audit/read.js';
-import { copyChanges } from '../../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { actionsOf, type Command, onCommandLine, scope, shows, wholeNumber } from '../command.js';
 import { caseCommands } from './cases.js';
@@ -67,7 +67,7 @@ export const auditCommands = {
         untilMs: msOf('until', asked.until),
       };
       // So that an action is listed as soon as it has been done. An emptied Redis has none that waits.
-      await copyChanges(redis, clickhouse).catch((error: unknown) => {
+      await copyChanges(redis, clickhouse, { kind: kindsOfCopies.auditLine }).catch((error: unknown) => {
         if (!(error instanceof StateNotLoaded)) throw error;
       });
       return readAuditLog(clickhouse, countMax, filter, before);

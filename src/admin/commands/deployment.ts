@@ -21,7 +21,7 @@ import { checkNoneUnfinished, checkNoRestore } from '../../operations/restore/pl
 import { restoreBackup } from '../../operations/restore/restore-backup.js';
 import { restoreDeletions } from '../../privacy/deletion/mirror.js';
 import type { Loading } from '../../registry/loading.js';
-import { copyChanges } from '../../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { readRegistry } from '../../registry/registry.js';
 import { compareOnce } from '../../registry/witness.js';
 import { readCopiedAt } from '../../registry/witness-copies.js';
@@ -155,7 +155,7 @@ export const deploymentCommands = {
       const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);
       await makeSigningKey(redis, clickhouse);
       const demo = how === 'created' ? await createDemoAccount(redis) : undefined;
-      if (demo !== undefined) await copyChanges(redis, clickhouse);
+      if (demo !== undefined) await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
       const account = demo?.account ?? (await findDemoAccount(redis));
       return {
         created: how === 'created',

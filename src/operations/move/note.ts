@@ -5,7 +5,7 @@ import type { OwnedMove } from '../../clickhouse/move-rows.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../../registry/documents.js';
-import { copyChanges } from '../../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { changeRegistry, readRegistry } from '../../registry/registry.js';
 import { tableOf } from '../../registry/shard-servers.js';
 import type { AdminContext } from '../context.js';
@@ -137,7 +137,7 @@ export async function change(
 }
 
 export async function copyRegistry({ redis, clickhouse }: AdminContext): Promise<void> {
-  await copyChanges(redis, clickhouse);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
 }
 
 /** For moves that have changed no server: if the primary server does not answer, a worker copies the registry later. */

@@ -45,11 +45,11 @@ export async function copyAll(context: AdminContext): Promise<void> {
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
   for (const some of inBatches(documents, stateLoads.documentsPerCallMax)) {
     await listUncopied(redis, kindsOfCopies.document, some);
-    await copyChanges(redis, clickhouse);
+    await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
   }
   for (const some of inBatches(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
     await listUncopied(redis, kindsOfCopies.deletion, some);
-    await copyChanges(redis, clickhouse);
+    await copyChanges(redis, clickhouse, { kind: kindsOfCopies.deletion });
     await keepReferences(redis, clickhouse, await readDeletions(redis, some));
   }
 }

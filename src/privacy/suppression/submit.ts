@@ -6,7 +6,7 @@ import { Fault } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { shardOf } from '../../redis/keys.js';
-import { copyChanges } from '../../registry/outbox.js';
+import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { byServer, readUnmoved } from '../../registry/shard-servers.js';
 import { untilStored } from '../deletion/fences.js';
@@ -91,7 +91,7 @@ export async function suppressUsers(
     isNew = found > 0;
   }
   crash('suppression_resolved');
-  await copyChanges(redis, clickhouse);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.suppressions });
   const check = async (some: readonly Suppressed[]) => {
     if (!(await areSuppressed(options, accountId, some))) throw new ChangeLost();
   };
@@ -121,7 +121,7 @@ export async function freeUsers(
   await publishSuppressionVersion(options);
   // Forgets users who were joined to one of them in the meantime.
   await moveJoins(options, shards);
-  await copyChanges(redis, clickhouse);
+  await copyChanges(redis, clickhouse, { kind: kindsOfCopies.suppressions });
   if (!(await areFree(options, accountId, names()))) throw new ChangeLost();
 }
 
