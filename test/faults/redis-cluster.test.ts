@@ -35,6 +35,8 @@ import { beginPairing, collect, openLivePage } from '../support/visualizer.js';
 const shards = 4;
 /** Clients per shard; each has one request under way at a time. */
 const clients = 3;
+/** Requests that are acknowledged under load for each shard, half of them before the fault and half after it. */
+const acknowledgedMin = 100;
 
 let cluster: RedisClusterHandle;
 let sluice: SluiceHandle;
@@ -98,15 +100,15 @@ async function underLoad(fault: (loads: readonly Load[]) => Promise<void>): Prom
   const run = loads.reduceRight(
     (action, load) => () => whileRunning(load, action),
     async () => {
-      await all(40);
+      await all(acknowledgedMin / 2);
       await fault(loads);
-      await all(40);
+      await all(acknowledgedMin / 2);
     },
   );
   await run();
   await untilDrained();
   for (const [index, producer] of producers.entries()) {
-    await assertKept(sluice, producer);
+    await assertKept(sluice, producer, { acknowledgedMin });
     assertAnsweredInTime(producer.settled.slice(before[index]));
   }
 }
