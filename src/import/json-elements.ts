@@ -42,36 +42,13 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 const oneArray = 'the file must be one JSON array';
 
 /**
- * Splits an array into its elements; or splits content into objects that follow each other over any number of lines, as tools print them.
+ * Splits one array, which only white space may surround, into its elements; or splits content into objects with only white space between
+ * them, over any number of lines, as tools print them.
  */
 export async function* splitValues(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
-  const chunks = content[Symbol.asyncIterator]();
-  const read: Buffer[] = [];
-  let first: number | undefined;
-  while (first === undefined) {
-    const { value, done } = await chunks.next();
-    if (done === true) break;
-    read.push(value);
-    first = value.find((byte, at) => !isBlankByte(byte) && !(read.length === 1 && isMark(value, at)));
-  }
-  async function* all(): AsyncGenerator<Buffer> {
-    yield* read;
-    for (;;) {
-      const { value, done } = await chunks.next();
-      if (done === true) return;
-      yield value;
-    }
-  }
-  yield* splitNested(all(), first !== 0x7b);
-}
-
-function isMark(chunk: Buffer, at: number): boolean {
-  return at < 3 && chunk.subarray(0, 3).equals(byteOrderMark);
-}
-
-/** Splits the elements of one array, which only white space may surround, or objects with only white space between them. */
-async function* splitNested(content: AsyncIterable<Buffer>, isArray: boolean): AsyncGenerator<Element> {
-  const noun = isArray ? 'element' : 'object';
+  /** Decided by the first byte that is not blank. */
+  let isArray: boolean | undefined;
+  const noun = () => (isArray ? 'element' : 'object');
   let depth = 0;
   let inText = false;
   let escaped = false;
@@ -93,6 +70,7 @@ async function* splitNested(content: AsyncIterable<Buffer>, isArray: boolean): A
       }
       if (depth === 0) {
         if (isBlankByte(byte)) continue;
+        isArray ??= byte !== 0x7b;
         if (isArray ? isOpen || byte !== 0x5b : byte !== 0x7b)
           throw new Malformed(isArray ? oneArray : `after object ${place} is something else than an object`);
         isOpen = true;
@@ -103,7 +81,7 @@ async function* splitNested(content: AsyncIterable<Buffer>, isArray: boolean): A
       else if (byte === 0x5b || byte === 0x7b) {
         depth += 1;
         if (depth > counts.documentDepthMax + 1)
-          throw new Malformed(`${noun} ${place + 1} is nested too deeply`);
+          throw new Malformed(`${noun()} ${place + 1} is nested too deeply`);
       } else if (byte === 0x5d || byte === 0x7d || (isComma && isArray)) {
         if (!isComma) depth -= 1;
         if (depth !== (isComma ? 1 : 0)) continue;
@@ -121,12 +99,12 @@ async function* splitNested(content: AsyncIterable<Buffer>, isArray: boolean): A
     element.push(chunk.subarray(from));
     elementBytes += chunk.length - from;
     if (elementBytes > imports.elementBytesMax)
-      throw new Malformed(`${noun} ${place + 1} has more than 64 MiB`);
+      throw new Malformed(`${noun()} ${place + 1} has more than 64 MiB`);
   }
-  if (depth !== 0 || (isArray && !isOpen))
-    throw new Malformed(
-      isArray ? `${oneArray}, and it ends within it` : `the file ends within object ${place + 1}`,
-    );
+  if (depth === 0 && isOpen) return;
+  throw new Malformed(
+    isArray === false ? `the file ends within object ${place + 1}` : `${oneArray}, and it ends within it`,
+  );
 }
 
 function isBlank(bytes: Buffer): boolean {

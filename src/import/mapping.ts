@@ -16,29 +16,18 @@ import { createPlainWriter } from './plain-rows.js';
 import type { Made } from './preset.js';
 import { createPreset } from './presets.js';
 import type { Row } from './row.js';
-import { readTime } from './times.js';
+import type { Outgoing } from './sender.js';
+import { instantIn } from './times.js';
 import {
-  faultIn,
   given,
   hasDecimalComma,
   isGiven,
   isPresent,
-  nameAt,
   nameIn,
+  RowFault,
   valueAt,
   withPoint,
 } from './values.js';
-
-/** The endpoint that a record is sent to. */
-export type Lane = 'events' | 'messages';
-
-/** A record as JSON. `isOwnKey`: its key comes from the row or from the export, not from the row's place. */
-export type Outgoing = {
-  readonly lane: Lane;
-  readonly json: string;
-  readonly key: string;
-  readonly isOwnKey: boolean;
-};
 
 type Checked = Pick<Outgoing, 'lane' | 'json'>;
 export type Mapped = readonly Outgoing[] | { readonly fault: string };
@@ -92,13 +81,10 @@ export function createMapper(
   const preset =
     mapping.preset === undefined
       ? undefined
-      : createPreset(mapping.preset, {
-          zone: mapping.timeFormat.zone,
-          isShared(user) {
-            if (!wouldMergeStrangers(user) || allowed.has(user)) return false;
-            sharedWords.set(user, (sharedWords.get(user) ?? 0) + 1);
-            return true;
-          },
+      : createPreset(mapping.preset, mapping.timeFormat.zone, (user) => {
+          if (!wouldMergeStrangers(user) || allowed.has(user)) return false;
+          sharedWords.set(user, (sharedWords.get(user) ?? 0) + 1);
+          return true;
         });
   const columns = columnsOf(mapping);
   const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
@@ -110,10 +96,17 @@ export function createMapper(
     if (row.value === undefined) return { fault: `The row ${row.fault}.` };
     const plain = isQuick ? writePlain(row.value, keyOf(row.place)) : undefined;
     if (plain !== undefined) return [plain];
-    const key = nameIn(rejectColumns.key, row.value[rejectColumns.key]) ?? keyOf(row.place);
-    if (typeof key === 'object') return { fault: `The row ${key.fault}.` };
-    const records = preset === undefined ? makeEvent(row.value, key) : preset(withoutOwn(row.value), key);
-    if (typeof records === 'string') return { fault: `The row ${records}.` };
+    try {
+      return mapWhole(row, row.value);
+    } catch (error) {
+      if (!(error instanceof RowFault)) throw error;
+      return { fault: `The row ${error.message}.` };
+    }
+  }
+
+  function mapWhole(row: Row, value: Fields): Mapped {
+    const key = nameIn(rejectColumns.key, value[rejectColumns.key]) ?? keyOf(row.place);
+    const records = preset === undefined ? [makeEvent(value, key)] : preset(withoutOwn(value), key);
     const sent: Outgoing[] = [];
     for (const one of records) {
       const result = one.kind === 'event' ? checkEvent(one.event, row) : checkMessage(one, row);
@@ -125,39 +118,27 @@ export function createMapper(
     return sent;
   }
 
-  function makeEvent(row: Fields, key: string): readonly Made[] | string {
-    let timestamp: string | undefined;
-    const time = mapping.timestamp === undefined ? undefined : valueAt(row, mapping.timestamp);
-    // Otherwise the event would get the time of the import.
-    if (mapping.timestamp !== undefined && !isGiven(time))
-      return `has no time in the column ${mapping.timestamp}`;
-    if (isGiven(time)) {
-      const instant = readTime(time, mapping.timeFormat);
-      if (typeof instant === 'string') return `has a time in the column ${mapping.timestamp} that ${instant}`;
-      timestamp = isoOf(instant);
-    }
-    const own = nameAt(row, mapping.key);
-    const session = nameAt(row, mapping.sessionId);
+  function makeEvent(row: Fields, key: string): Made {
+    const { timestamp: time, timeFormat } = mapping;
+    const timestamp = time === undefined ? undefined : isoOf(instantIn(time, valueAt(row, time), timeFormat));
+    const named = (column: string | undefined) =>
+      column === undefined ? undefined : nameIn(column, valueAt(row, column));
+    const own = named(mapping.key);
+    const session = named(mapping.sessionId);
     const user = userOf(row);
-    const fault = faultIn(own) ?? faultIn(session) ?? faultIn(user.anonymousId);
-    if (fault !== undefined) return fault;
     if (mapping.key !== undefined && own === undefined)
-      return `has nothing in the column ${mapping.key}, which holds the keys`;
-    const properties = propertiesOf(row);
-    if (typeof properties === 'string') return properties;
-    return [
-      {
-        kind: 'event',
-        event: {
-          event: mapping.event ?? given(valueAt(row, mapping.eventColumn as string)),
-          ...user,
-          session_id: session,
-          timestamp,
-          idempotency_key: own ?? key,
-          properties,
-        },
+      throw new RowFault(`has nothing in the column ${mapping.key}, which holds the keys`);
+    return {
+      kind: 'event',
+      event: {
+        event: mapping.event ?? given(valueAt(row, mapping.eventColumn as string)),
+        ...user,
+        session_id: session,
+        timestamp,
+        idempotency_key: own ?? key,
+        properties: propertiesOf(row),
       },
-    ];
+    };
   }
 
   /** The user of a row. A number that is not a safe integer may stand for several users: it stays a number, and is therefore refused. */
@@ -172,30 +153,22 @@ export function createMapper(
     return {};
   }
 
-  function propertiesOf(row: Fields): Fields | string {
+  function propertiesOf(row: Fields): Fields {
     const properties: Record<string, unknown> = {};
-    const add = (column: string, name: string, value: unknown): string | undefined => {
-      if (!isPresent(value)) return undefined;
+    const add = (column: string, name: string, value: unknown) => {
+      if (!isPresent(value)) return;
       let kept = value;
       if (typeof value === 'string')
         if (ofComma.has(column)) {
           kept = withPoint(value);
-          if (kept === undefined) return `has no number with a decimal comma in the column ${column}`;
+          if (kept === undefined)
+            throw new RowFault(`has no number with a decimal comma in the column ${column}`);
         } else if (hasDecimalComma(value)) commas.set(column, (commas.get(column) ?? 0) + 1);
       setField(properties, name, kept);
-      return undefined;
     };
-    if (mapping.properties !== undefined) {
-      for (const [column, name] of mapping.properties) {
-        const fault = add(column, name, valueAt(row, column));
-        if (fault !== undefined) return fault;
-      }
-      return properties;
-    }
-    for (const column in row) {
-      const fault = used.has(column) ? undefined : add(column, column, row[column]);
-      if (fault !== undefined) return fault;
-    }
+    if (mapping.properties === undefined) {
+      for (const column in row) if (!used.has(column)) add(column, column, row[column]);
+    } else for (const [column, name] of mapping.properties) add(column, name, valueAt(row, column));
     return properties;
   }
 

@@ -50,20 +50,20 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
 
 /** What each column means. A column may be a path into nested objects, such as user.id. */
 export type Mapping = {
-  readonly event?: string;
-  readonly eventColumn?: string;
-  readonly identity?: string;
-  readonly userId?: string;
-  readonly anonymousId?: string;
-  readonly timestamp?: string;
+  readonly event: string | undefined;
+  readonly eventColumn: string | undefined;
+  readonly identity: string | undefined;
+  readonly userId: string | undefined;
+  readonly anonymousId: string | undefined;
+  readonly timestamp: string | undefined;
   readonly timeFormat: TimeFormat;
-  readonly sessionId?: string;
+  readonly sessionId: string | undefined;
   /** The columns that are properties, with the properties' names; undefined: all other columns. */
-  readonly properties?: ReadonlyMap<string, string>;
+  readonly properties: ReadonlyMap<string, string> | undefined;
   /** Columns of numbers with a decimal comma. */
-  readonly decimalComma?: readonly string[];
-  readonly key?: string;
-  readonly preset?: PresetName;
+  readonly decimalComma: readonly string[] | undefined;
+  readonly key: string | undefined;
+  readonly preset: PresetName | undefined;
 };
 
 const formats = ['ndjson', 'json', 'csv', 'parquet'] as const;
@@ -217,29 +217,25 @@ function mappingOf(given: Given): Mapping {
     );
   const timeFormat = readTimeFormat(given['timestamp-format'], zone);
   if (typeof timeFormat === 'string') throw new ImportError(`--timestamp-format: ${timeFormat}`);
+  const commas = propertiesOf(given['decimal-comma']);
   return {
     timeFormat,
-    ...(preset === undefined ? {} : { preset }),
-    ...defined('event', given.event),
-    ...defined('eventColumn', given['event-column']),
-    ...defined('identity', given.identity),
-    ...defined('userId', given['user-id']),
-    ...defined('anonymousId', given['anonymous-id']),
-    ...defined('timestamp', given.timestamp),
-    ...defined('sessionId', given['session-id']),
-    ...defined('key', given.key),
-    ...(given.properties === undefined ? {} : { properties: propertiesOf(given.properties) }),
-    ...(given['decimal-comma'] === undefined
-      ? {}
-      : { decimalComma: [...propertiesOf(given['decimal-comma']).keys()] }),
+    preset,
+    event: given.event,
+    eventColumn: given['event-column'],
+    identity: given.identity,
+    userId: given['user-id'],
+    anonymousId: given['anonymous-id'],
+    timestamp: given.timestamp,
+    sessionId: given['session-id'],
+    key: given.key,
+    properties: propertiesOf(given.properties),
+    decimalComma: commas && [...commas.keys()],
   };
 }
 
-function defined<Name extends string>(name: Name, value: string | undefined): { [N in Name]?: string } {
-  return (value === undefined ? {} : { [name]: value }) as { [N in Name]?: string };
-}
-
-function propertiesOf(list: string): ReadonlyMap<string, string> {
+function propertiesOf(list: string | undefined): ReadonlyMap<string, string> | undefined {
+  if (list === undefined) return undefined;
   const pairs = list.split(',').map((part) => {
     const [column = '', name = column, ...more] = part.split('=');
     if (column === '' || name === '') throw new ImportError(`--properties ${list}: a name is empty`);

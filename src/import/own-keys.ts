@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
-import type { Outgoing } from './mapping.js';
+import type { Outgoing } from './sender.js';
 
 export type SameKeys = {
   /** How many rows repeat an earlier row exactly. */

@@ -11,17 +11,11 @@ import { compressors } from 'hyparquet-compressors';
 import { setField } from './fields.js';
 import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
-import {
-  type Convert,
-  converterOf,
-  parsers,
-  timeTypeOf,
-  ValueFault,
-  withoutTypes,
-} from './parquet-values.js';
+import { type Convert, converterOf, parsers, timeTypeOf, withoutTypes } from './parquet-values.js';
 import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
 import { type OpenSource, openSource } from './source.js';
 import { zoneWanted } from './times.js';
+import { RowFault } from './values.js';
 import type { Zone } from './zones.js';
 
 /** How many rows are decoded at once. Row groups are seldom larger. */
@@ -90,7 +84,7 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
             try {
               setField(value, name, converted(values[at - rowStart]));
             } catch (error) {
-              if (!(error instanceof ValueFault)) throw error;
+              if (!(error instanceof RowFault)) throw error;
               fault ??= error.message;
             }
           }

@@ -5,12 +5,10 @@ import type { SchemaElement, SchemaTree } from 'hyparquet';
 import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
 import { ImportError } from './options.js';
+import { RowFault } from './values.js';
 import { utc, type Zone } from './zones.js';
 
-/** Why a row cannot be read, in words that continue a sentence about the row. */
-export class ValueFault extends Error {}
-
-/** Turns a value that hyparquet has decoded into one of JSON, or a Date. Throws ValueFault. */
+/** Turns a value that hyparquet has decoded into one of JSON, or a Date. Throws RowFault. */
 export type Convert = (value: unknown) => unknown;
 
 /** Stands for bytes that are not UTF-8. It is not thrown, since a dictionary is decoded before it is known which rows use its entries. */
@@ -179,7 +177,7 @@ function leaf(element: SchemaElement, name: string, isTop: boolean, zone?: Zone)
     case 'BYTE_ARRAY':
       return (value) => {
         if (typeof value === 'string') return value;
-        throw new ValueFault(`has bytes in the column ${name} that are not UTF-8`);
+        throw new RowFault(`has bytes in the column ${name} that are not UTF-8`);
       };
     default:
       return (value) => value;
@@ -236,7 +234,7 @@ function decimal(unscaled: bigint, scale: number): number | string {
 
 function dateText(days: number): string {
   const date = new Date(days * 86_400_000);
-  if (Number.isNaN(date.getTime())) throw new ValueFault('has a date that does not exist');
+  if (Number.isNaN(date.getTime())) throw new RowFault('has a date that does not exist');
   return date.toISOString().slice(0, -14);
 }
 
@@ -292,7 +290,7 @@ function uuid(bytes: Uint8Array): string {
 /** JSON in which every long number keeps its digits, since any field may become a property. */
 function json(bytes: Uint8Array, name: string): unknown {
   const document = parseDocument(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 'all');
-  if ('code' in document) throw new ValueFault(`has something in the column ${name} that is not JSON`);
+  if ('code' in document) throw new RowFault(`has something in the column ${name} that is not JSON`);
   return document.value;
 }
 
@@ -306,7 +304,7 @@ function fixedText(bytes: Uint8Array, width: number, name: string): string {
   const text = textIn(bytes.subarray(0, end));
   // biome-ignore lint/suspicious/noControlCharactersInRegex: no text has them
   if (text instanceof NotText || /[\x00-\x08\x0e-\x1f\x7f]/.test(text))
-    throw new ValueFault(
+    throw new RowFault(
       `has ${width} bytes without a type in the column ${name}, which may be anything; write them as a text or a decimal`,
     );
   return text;

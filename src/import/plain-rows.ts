@@ -5,21 +5,14 @@
 import { counts, lengths, reservedEventPropertyKeys, timestampAheadMsMax } from '../contract/limits.js';
 import { isoOf } from '../ingest/timestamp.js';
 import type { Mapping } from './options.js';
+import type { Outgoing } from './sender.js';
 import { readTime } from './times.js';
-import { isGiven, isPresent, nameAt, valueAt } from './values.js';
+import { given, isGiven, isPresent, textOf, valueAt } from './values.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** As `Outgoing` of mapping.ts. */
-type Written = {
-  readonly lane: 'events';
-  readonly json: string;
-  readonly key: string;
-  readonly isOwnKey: boolean;
-};
-
 /** Writes the record of a row whose key is `key` unless it has its own; undefined if it is not plain. */
-export type WritePlain = (row: Fields, key: string) => Written | undefined;
+export type WritePlain = (row: Fields, key: string) => Outgoing | undefined;
 
 /** `used`: the columns that are no properties; `special`: those that no plain row has. */
 export function createPlainWriter(
@@ -96,17 +89,18 @@ export function createPlainWriter(
     const name = event ?? valueAt(row, eventColumn as string);
     const user = valueAt(row, identity);
     const userText = Number.isSafeInteger(user) ? String(user) : user;
-    const own = nameAt(row, mapping.key);
-    const session = nameAt(row, sessionId);
+    const own = mapping.key === undefined ? undefined : textOf(valueAt(row, mapping.key));
+    const named = sessionId === undefined ? undefined : given(valueAt(row, sessionId));
+    const session = textOf(named);
     const isPlain =
       isPlainName(name, lengths.eventMax) &&
       isPlainName(userText, lengths.identityMax) &&
       (mapping.key === undefined || isPlainName(own, lengths.idempotencyKeyMax)) &&
-      (session === undefined || isPlainName(session, lengths.sessionIdMax));
+      (named === undefined || isPlainName(session, lengths.sessionIdMax));
     const time = isPlain ? timeOf(row) : undefined;
     const properties = time === undefined ? undefined : propertiesOf(row);
     if (properties === undefined) return undefined;
-    const used = (own as string | undefined) ?? key;
+    const used = own ?? key;
     const sessionText = session === undefined ? '' : `,"session_id":"${session}"`;
     return {
       lane: 'events',

@@ -7,21 +7,24 @@ import { segmentTypes } from '../contract/segment.js';
 import { readSegmentTime } from '../ingest/segment-message.js';
 import { isoOf } from '../ingest/timestamp.js';
 import {
-  createUserMemory,
+  createMaker,
+  type EventRead,
   type Fields,
   hashOf,
-  instantIn,
   inUtc,
   joinedKey,
   type Made,
   milliseconds,
   objectOf,
-  type Preset,
-  type PresetOptions,
+  type Read,
+  type ReadRow,
   seconds,
+  userOrDevice,
 } from './preset.js';
-import { faultIn, given, isGiven, nameIn } from './values.js';
-import { createGa4, createMatomo, createPostHog, readPlausible, readUmami } from './web-presets.js';
+import { instantIn } from './times.js';
+import { given, isGiven, nameIn, RowFault, textOf } from './values.js';
+import { readGa4, readMatomo, readPlausible, readPostHog, readUmami } from './web-presets.js';
+import type { Zone } from './zones.js';
 
 export const presetNames = [
   'segment',
@@ -36,21 +39,29 @@ export const presetNames = [
 ] as const;
 export type PresetName = (typeof presetNames)[number];
 
-/** The preset of this name. */
-export function createPreset(name: PresetName, options: PresetOptions): Preset {
-  return presets[name](options);
+/** Makes the records of a row. Throws RowFault. `key`: the key derived from the row's place. */
+export type Preset = (row: Fields, key: string) => readonly Made[];
+
+/** The preset of this name. `zone`, `isShared`: as for `ReadRow` and `createMaker`. */
+export function createPreset(
+  name: PresetName,
+  zone: Zone | undefined,
+  isShared: (user: string) => boolean,
+): Preset {
+  const make = createMaker(isShared);
+  return (row, key) => [presets[name](row, key, zone)].flat().flatMap(make);
 }
 
-const presets: Readonly<Record<PresetName, (options: PresetOptions) => Preset>> = {
-  segment: createSegment,
-  mixpanel: createMixpanel,
-  amplitude: createAmplitude,
-  heap: () => readHeap,
-  posthog: createPostHog,
-  ga4: createGa4,
-  plausible: () => readPlausible,
-  umami: () => readUmami,
-  matomo: createMatomo,
+const presets: Readonly<Record<PresetName, ReadRow>> = {
+  segment: readSegment,
+  mixpanel: readMixpanel,
+  amplitude: readAmplitude,
+  heap: readHeap,
+  posthog: readPostHog,
+  ga4: readGa4,
+  plausible: readPlausible,
+  umami: readUmami,
+  matomo: readMatomo,
 };
 
 /**
@@ -59,27 +70,29 @@ const presets: Readonly<Record<PresetName, (options: PresetOptions) => Preset>> 
  * @see https://segment.com/docs/connections/spec/common/
  * @see https://segment.com/docs/guides/duplicate-data/
  */
-function createSegment(): Preset {
-  return ({ sentAt, originalTimestamp, receivedAt, writeKey: _, ...message }, key) => {
-    const type = segmentTypes.find((known) => known === message.type);
-    if (type === undefined) return `has a type that is none of ${segmentTypes.join(', ')}`;
-    const [called, sent, received] = [originalTimestamp, sentAt, receivedAt].map((time) =>
-      readSegmentTime(given(time)),
-    );
-    const corrected =
-      called === undefined || sent === undefined || received === undefined
-        ? undefined
-        : received - (sent - called);
-    const timestamp =
-      given(message.timestamp) ??
-      (corrected === undefined ? undefined : isoOf(corrected)) ??
-      given(originalTimestamp) ??
-      given(receivedAt) ??
-      given(sentAt);
-    if (timestamp === undefined) return 'has no timestamp, and no time at which it was sent or received';
-    const whole = { ...message, timestamp, messageId: given(message.messageId) ?? key };
-    return [{ kind: 'message', type, message: whole }];
-  };
+function readSegment(
+  { sentAt, originalTimestamp, receivedAt, writeKey: _, ...message }: Fields,
+  key: string,
+): Read {
+  const type = segmentTypes.find((known) => known === message.type);
+  if (type === undefined) throw new RowFault(`has a type that is none of ${segmentTypes.join(', ')}`);
+  const [called, sent, received] = [originalTimestamp, sentAt, receivedAt].map((time) =>
+    readSegmentTime(given(time)),
+  );
+  const corrected =
+    called === undefined || sent === undefined || received === undefined
+      ? undefined
+      : received - (sent - called);
+  const timestamp =
+    given(message.timestamp) ??
+    (corrected === undefined ? undefined : isoOf(corrected)) ??
+    given(originalTimestamp) ??
+    given(receivedAt) ??
+    given(sentAt);
+  if (timestamp === undefined)
+    throw new RowFault('has no timestamp, and no time at which it was sent or received');
+  const messageId = given(message.messageId) ?? key;
+  return { kind: 'message', type, message: { ...message, timestamp, messageId } };
 }
 
 /**
@@ -90,43 +103,25 @@ function createSegment(): Preset {
  * @see https://docs.mixpanel.com/docs/tracking-methods/id-management/identifying-users-simplified
  * @see https://developer.mixpanel.com/reference/raw-event-export
  */
-function createMixpanel({ zone, isShared }: PresetOptions): Preset {
-  const identify = createUserMemory({ isShared });
-  return ({ event, properties }, key) => {
-    if (typeof properties !== 'object' || properties === null)
-      return 'has no properties, so it is not a raw export';
-    const { time, distinct_id, $device_id, $user_id, $insert_id, ...others } = properties as Fields;
-    const timestamp = instantIn(
-      'time',
-      time,
-      Number(time) >= epochSeconds.endsBefore ? milliseconds : seconds,
-    );
-    if (typeof timestamp === 'string') return timestamp;
-    const device = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
-    const named = nameIn('$device_id', given($device_id) ?? device);
-    const anonymous = isGiven($user_id) ? undefined : named;
-    const user =
-      anonymous !== undefined || (device !== undefined && !isGiven($user_id))
-        ? { anonymousId: anonymous }
-        : { identity: given($user_id) ?? given(distinct_id) };
-    const id = nameIn('$insert_id', $insert_id);
-    const fault = faultIn(anonymous) ?? faultIn(id);
-    if (fault !== undefined) return fault;
-    const timeMs = zone === undefined ? timestamp : zone.instantOf(timestamp);
-    const eventKey =
-      id === undefined ? key : joinedKey('mixpanel', id as string, hashOf(event, distinct_id, time));
-    const made = {
-      event,
-      ...user,
-      timestamp: isoOf(timeMs),
-      idempotency_key: eventKey,
-      properties: others,
-    };
-    const said = { user: $user_id, device: typeof named === 'string' ? named : undefined };
-    return [
-      { kind: 'event', event: made },
-      ...identify({ ...said, traits: {}, timeMs, messageId: joinedKey(eventKey, 'user') }),
-    ];
+function readMixpanel({ event, properties }: Fields, key: string, zone: Zone | undefined): EventRead {
+  if (typeof properties !== 'object' || properties === null)
+    throw new RowFault('has no properties, so it is not a raw export');
+  const { time, distinct_id, $device_id, $user_id, $insert_id, ...others } = properties as Fields;
+  const format = Number(time) >= epochSeconds.endsBefore ? milliseconds : seconds;
+  const timestamp = instantIn('time', time, format);
+  const ofId = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
+  const named = given($device_id) ?? ofId;
+  // A device beside a user may be anything.
+  const device = isGiven($user_id) ? textOf(named) : nameIn('$device_id', named);
+  const isOfDevice = !isGiven($user_id) && (device !== undefined || ofId !== undefined);
+  const id = nameIn('$insert_id', $insert_id);
+  return {
+    event,
+    of: isOfDevice ? { anonymousId: device } : { identity: given($user_id) ?? given(distinct_id) },
+    timeMs: zone === undefined ? timestamp : zone.instantOf(timestamp),
+    key: id === undefined ? key : joinedKey('mixpanel', id, hashOf(event, distinct_id, time)),
+    properties: others,
+    said: { user: $user_id, device },
   };
 }
 
@@ -135,37 +130,24 @@ function createMixpanel({ zone, isShared }: PresetOptions): Preset {
  * hour may overlap in time.
  * @see https://amplitude.com/docs/apis/analytics/export
  */
-function createAmplitude(options: PresetOptions): Preset {
-  const identify = createUserMemory(options);
-  return (row, key) => {
-    const { event_type, user_id, device_id, event_time, uuid, session_id, user_properties } = row;
-    const timeMs = instantIn('event_time', event_time, inUtc);
-    if (typeof timeMs === 'string') return timeMs;
-    const own = nameIn('uuid', uuid);
-    const device = nameIn('device_id', device_id);
-    const session = session_id === -1 ? undefined : nameIn('session_id', session_id);
-    const fault = faultIn(own) ?? faultIn(device) ?? faultIn(session);
-    if (fault !== undefined) return fault;
-    const text = ['event_properties', 'user_properties'].find((name) => typeof row[name] === 'string');
-    if (text !== undefined) return `has ${text} as a text, not as an object`;
-    const id = own === undefined ? key : joinedKey('amplitude', own as string);
-    const properties = { ...objectOf(row.event_properties) };
-    for (const name of amplitudeColumns) if (row[name] !== undefined) properties[name] ??= row[name];
-    const event = {
-      event: event_type,
-      ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
-      timestamp: isoOf(timeMs),
-      idempotency_key: id,
-      session_id: session,
-      properties,
-    };
-    const said = {
-      user: user_id,
-      device: device as string | undefined,
-      timeMs,
-      messageId: joinedKey(id, 'user'),
-    };
-    return [{ kind: 'event', event }, ...identify({ ...said, traits: objectOf(user_properties) })];
+function readAmplitude(row: Fields, key: string): EventRead {
+  const { event_type, user_id, device_id, event_time, uuid, session_id, user_properties } = row;
+  const timeMs = instantIn('event_time', event_time, inUtc);
+  const own = nameIn('uuid', uuid);
+  const device = nameIn('device_id', device_id);
+  const session = session_id === -1 ? undefined : nameIn('session_id', session_id);
+  const text = ['event_properties', 'user_properties'].find((name) => typeof row[name] === 'string');
+  if (text !== undefined) throw new RowFault(`has ${text} as a text, not as an object`);
+  const properties = { ...objectOf(row.event_properties) };
+  for (const name of amplitudeColumns) if (row[name] !== undefined) properties[name] ??= row[name];
+  return {
+    event: event_type,
+    of: userOrDevice(user_id, device),
+    timeMs,
+    key: own === undefined ? key : joinedKey('amplitude', own),
+    session,
+    properties,
+    said: { user: user_id, device, traits: objectOf(user_properties) },
   };
 }
 
@@ -187,27 +169,19 @@ const amplitudeColumns = [
  * event_id, so the key includes the table.
  * @see https://help.heap.io/hc/en-us/articles/37271929896977
  */
-function readHeap(row: Fields, key: string): readonly Made[] | string {
+function readHeap(row: Fields, key: string): EventRead {
   const { event, event_table_name, type, identity, user_id, event_id, session_id, time, ...others } = row;
-  const timestamp = instantIn('time', time, inUtc);
-  if (typeof timestamp === 'string') return timestamp;
+  const timeMs = instantIn('time', time, inUtc);
   const user = nameIn('user_id', user_id);
   const id = nameIn('event_id', event_id);
   const session = nameIn('session_id', session_id);
-  const fault = faultIn(user) ?? faultIn(id) ?? faultIn(session);
-  if (fault !== undefined) return fault;
   const table = given(event_table_name) ?? given(event) ?? type;
-  return [
-    {
-      kind: 'event',
-      event: {
-        event: given(event) ?? table,
-        ...(isGiven(identity) ? { identity } : { user_id: user }),
-        timestamp: isoOf(timestamp),
-        idempotency_key: id === undefined ? key : joinedKey('heap', id as string, hashOf(user, table)),
-        session_id: session,
-        properties: others,
-      },
-    },
-  ];
+  return {
+    event: given(event) ?? table,
+    of: isGiven(identity) ? { identity } : { user_id: user },
+    timeMs,
+    key: id === undefined ? key : joinedKey('heap', id, hashOf(user, table)),
+    session,
+    properties: others,
+  };
 }

@@ -5,14 +5,22 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
 import { continueGrown } from './grown.js';
 import { assertAllSound, type Input, isSameFile, openInputs } from './inputs.js';
-import { createMapper, type Lane, type Mapper, type Outgoing, placeKey, rejectColumns } from './mapping.js';
+import { createMapper, type Mapper, placeKey, rejectColumns } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 import { createOwnKeys, type OwnKeys, type SameKeys } from './own-keys.js';
 import { showProgress } from './progress.js';
 import { openRejects } from './rejects.js';
 import type { ReadOptions, Row } from './row.js';
 import { readRows } from './rows.js';
-import { createSender, type ReceiptStatus, type Sender, type Sent, Stopped } from './sender.js';
+import {
+  createSender,
+  type Lane,
+  type Outgoing,
+  type ReceiptStatus,
+  type Sender,
+  type Sent,
+  Stopped,
+} from './sender.js';
 import { assertUnchanged } from './source.js';
 import {
   type Counts,
@@ -22,10 +30,9 @@ import {
   isDone,
   openState,
   totalsOf,
-  wasChecked,
   writeState,
 } from './state.js';
-import { nameIn } from './values.js';
+import { textOf } from './values.js';
 
 /**
  * Chunks under way at once. With 16 an import was no faster than with 4 (47 and 45 s for 3 million flights), and more has to be repeated
@@ -100,7 +107,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
   const ownKeys = createOwnKeys(notes.sameKeys);
   notes.words.push(...(await continueGrown(state, inputs)));
   const wasDone = isDone(state);
-  const unchecked = inputs.filter(({ hash }) => !wasChecked(state, hash));
+  const unchecked = inputs.filter(({ hash }) => state.files[hash] === undefined);
   // The state lists all files before a row is refused: otherwise everything would seem done.
   for (const input of inputs) fileState(state, input);
   for (const input of inputs)
@@ -140,8 +147,8 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
         const keyOf = placeKey(hash, options.mapping);
         const settle = (settled: Settled) => {
           add(file, settled, (row, reason) => {
-            const key = nameIn(rejectColumns.key, row.value?.[rejectColumns.key]);
-            rejects.add(input.name, row, typeof key === 'string' ? key : keyOf(row.place), reason);
+            const key = textOf(row.value?.[rejectColumns.key]) ?? keyOf(row.place);
+            rejects.add(input.name, row, key, reason);
           });
           state.rejects_bytes = rejects.bytes();
           if (performance.now() - writtenMs >= stateEveryMs) save();

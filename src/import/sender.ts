@@ -7,8 +7,18 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import { counts, imports } from '../contract/limits.js';
 import { aboutSending, isAcknowledgement } from '../contract/outcomes.js';
-import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
+
+/** The endpoint that a record is sent to. */
+export type Lane = 'events' | 'messages';
+
+/** A record as JSON. `isOwnKey`: its key comes from the row or from the export, not from the row's place. */
+export type Outgoing = {
+  readonly lane: Lane;
+  readonly json: string;
+  readonly key: string;
+  readonly isOwnKey: boolean;
+};
 
 /** What happened to a batch. */
 export type Sent = {

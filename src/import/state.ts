@@ -115,11 +115,6 @@ export function fileState(state: ImportState, { hash, name, format, bytes }: Fil
   return file;
 }
 
-/** Whether the state was written after this file's content was checked. */
-export function wasChecked(state: ImportState, hash: string): boolean {
-  return state.files[hash]?.format !== undefined;
-}
-
 type FileNames = {
   readonly hash: string;
   readonly name: string;

@@ -2,6 +2,7 @@
 
 import { epochSeconds, imports } from '../contract/limits.js';
 import { completeTimestamp, readInstant } from '../ingest/timestamp.js';
+import { isGiven, RowFault } from './values.js';
 import { readOffset, type Zone } from './zones.js';
 
 /** How the times of a column are written. */
@@ -60,6 +61,17 @@ export function readTimeFormat(format: string | undefined, zone: Zone | undefine
 export function readTime(value: unknown, format: TimeFormat): TimeResult {
   const read = instantOf(value, format);
   return typeof read === 'string' || Math.abs(read) <= instantMax ? read : 'is farther away than any date';
+}
+
+/**
+ * A row's time in milliseconds since 1970. Throws RowFault if it has none: the row would get the time of the import. `whose`: words before
+ * the fault.
+ */
+export function instantIn(column: string, value: unknown, format: TimeFormat, whose = ''): number {
+  if (!isGiven(value)) throw new RowFault(`${whose}has no time in the column ${column}`);
+  const time = readTime(value, format);
+  if (typeof time === 'number') return time;
+  throw new RowFault(`${whose}has a time in the column ${column} that ${time}`);
 }
 
 function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat): TimeResult {

@@ -16,18 +16,25 @@ export function given(value: unknown): unknown {
   return isGiven(value) ? value : undefined;
 }
 
-export type Name = string | undefined | { readonly fault: string };
+/** Why a row cannot be used, in words that continue a sentence about the row. */
+export class RowFault extends Error {}
 
 /**
- * The text of a field that names a row, a session or a user; undefined if it holds nothing. A value without a text of its own is a fault:
- * all objects would get the same name, and a rounded number could be that of another row.
+ * The text of a value that names something; undefined if it has none of its own: all objects would get the same name, and a rounded number
+ * could be that of another row.
  */
-export function nameIn(column: string, value: unknown): Name {
-  if (!isGiven(value)) return undefined;
-  if (typeof value === 'string') return value;
+export function textOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return isGiven(value) ? value : undefined;
   if (Number.isSafeInteger(value)) return String(value);
-  if (value instanceof Date && !Number.isNaN(value.getTime())) return value.toISOString();
-  return { fault: `has neither a text nor an integer in the column ${column}` };
+  return value instanceof Date && !Number.isNaN(value.getTime()) ? value.toISOString() : undefined;
+}
+
+/** The text of a field that names a row, a session or a user; undefined if it holds nothing. Throws RowFault if it has no text. */
+export function nameIn(column: string, value: unknown): string | undefined {
+  const text = textOf(value);
+  if (text === undefined && isGiven(value))
+    throw new RowFault(`has neither a text nor an integer in the column ${column}`);
+  return text;
 }
 
 /** The value of a column, or at a path of names separated by dots. */
@@ -40,15 +47,6 @@ export function valueAt(row: Readonly<Record<string, unknown>>, column: string):
     value = (value as Record<string, unknown>)[name];
   }
   return value;
-}
-
-export function nameAt(row: Readonly<Record<string, unknown>>, column: string | undefined): Name {
-  return column === undefined ? undefined : nameIn(column, valueAt(row, column));
-}
-
-/** Why a name is not usable, in words that continue a sentence about the row; undefined if it is. */
-export function faultIn(name: unknown): string | undefined {
-  return typeof name === 'object' ? (name as { fault: string }).fault : undefined;
 }
 
 /** Numbers such as `801,40`, perhaps with points, blanks or apostrophes between thousands. */

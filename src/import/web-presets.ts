@@ -1,23 +1,21 @@
-// Turns rows of exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo into records. A device is merged into a user if the
-// system says that they are the same. An id that strangers may share is never merged.
+// Reads rows of exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo. A device is merged into a user if the system says that
+// they are the same. An id that strangers may share is never merged.
 
-import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
 import {
-  createUserMemory,
+  type EventRead,
   type Fields,
   hashOf,
-  instantIn,
   inUtc,
   joinedKey,
-  type Made,
   microseconds,
   objectOf,
-  type Preset,
-  type PresetOptions,
+  type Read,
   seconds,
+  userOrDevice,
 } from './preset.js';
-import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
+import { instantIn } from './times.js';
+import { given, isGiven, nameIn, RowFault } from './values.js';
 
 /**
  * Rows of PostHog's batch exports, of events or of persons. `$is_identified` says whether the distinct_id is a user; libraries that do not
@@ -25,51 +23,40 @@ import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
  * row for each of its ids; an id in the library's form was made by the library, not by the customer.
  * @see https://posthog.com/docs/data-pipelines/batch-exports/s3
  */
-export function createPostHog(options: PresetOptions): Preset {
-  const identify = createUserMemory(options);
-  return (row, key) => {
-    const isPerson = row.event === undefined && row.person_id !== undefined;
-    const [properties, ofPerson] = [row.properties, row.person_properties].map(objectIn);
-    if (properties === undefined || ofPerson === undefined)
-      return 'has properties or person_properties that are no JSON object';
-    const column = isPerson ? 'created_at' : 'timestamp';
-    const timeMs = instantIn(column, row[column], inUtc);
-    if (typeof timeMs === 'string') return timeMs;
-    const { $session_id, $set, $set_once, $unset, $anon_distinct_id, ...others } = properties;
-    const own = nameIn('uuid', row.uuid);
-    const id = nameIn('distinct_id', row.distinct_id);
-    const session = nameIn('$session_id', $session_id);
-    const former = row.event === '$identify' ? nameIn('$anon_distinct_id', $anon_distinct_id) : undefined;
-    const fault = faultIn(own) ?? faultIn(id) ?? faultIn(session) ?? faultIn(former);
-    if (fault !== undefined) return fault;
-    if (isPerson) {
-      if (row.is_deleted === true || row.is_deleted === 'true') return 'is a person who was deleted';
-      const messageId = `posthog:${hashOf(row.person_id, id, row.person_version)}`;
-      const who = ofLibrary.test(String(id))
-        ? { user: undefined, device: id as string }
-        : { user: id, device: undefined };
-      return identify({ ...who, traits: properties, timeMs, messageId });
-    }
-    const isDevice =
-      properties.$is_identified === false ||
-      (properties.$is_identified === undefined && id === properties.$device_id);
-    const eventKey = own === undefined ? key : joinedKey('posthog', own as string);
-    const event = {
-      event: row.event,
-      ...(isDevice ? { anonymousId: id } : { identity: id }),
-      timestamp: isoOf(timeMs),
-      idempotency_key: eventKey,
-      session_id: session,
-      properties: others,
+export function readPostHog(row: Fields, key: string): Read {
+  const isPerson = row.event === undefined && row.person_id !== undefined;
+  const [properties, ofPerson] = [row.properties, row.person_properties].map(objectIn);
+  if (properties === undefined || ofPerson === undefined)
+    throw new RowFault('has properties or person_properties that are no JSON object');
+  const column = isPerson ? 'created_at' : 'timestamp';
+  const timeMs = instantIn(column, row[column], inUtc);
+  const { $session_id, $set, $set_once, $unset, $anon_distinct_id, ...others } = properties;
+  const own = nameIn('uuid', row.uuid);
+  const id = nameIn('distinct_id', row.distinct_id);
+  const session = nameIn('$session_id', $session_id);
+  const former = row.event === '$identify' ? nameIn('$anon_distinct_id', $anon_distinct_id) : undefined;
+  if (isPerson) {
+    if (row.is_deleted === true || row.is_deleted === 'true')
+      throw new RowFault('is a person who was deleted');
+    const who = ofLibrary.test(String(id)) ? { device: id } : { user: id };
+    return {
+      person: { ...who, traits: properties },
+      timeMs,
+      key: `posthog:${hashOf(row.person_id, id, row.person_version)}`,
     };
-    const who = isDevice
-      ? { user: undefined, device: id as string }
-      : { user: id, device: former as string | undefined };
-    const traits = isGiven(row.person_properties) ? ofPerson : { ...objectOf($set_once), ...objectOf($set) };
-    return [
-      { kind: 'event', event },
-      ...identify({ ...who, traits, timeMs, messageId: joinedKey(eventKey, 'user') }),
-    ];
+  }
+  const isDevice =
+    properties.$is_identified === false ||
+    (properties.$is_identified === undefined && id === properties.$device_id);
+  const traits = isGiven(row.person_properties) ? ofPerson : { ...objectOf($set_once), ...objectOf($set) };
+  return {
+    event: row.event,
+    of: isDevice ? { anonymousId: id } : { identity: id },
+    timeMs,
+    key: own === undefined ? key : joinedKey('posthog', own),
+    session,
+    properties: others,
+    said: { ...(isDevice ? { device: id } : { user: id, device: former }), traits },
   };
 }
 
@@ -99,61 +86,46 @@ function objectIn(value: unknown): Fields | undefined {
  * exports from before July 2024, which lack that, by its parameters.
  * @see https://support.google.com/analytics/answer/7029846
  */
-export function createGa4(options: PresetOptions): Preset {
-  const identify = createUserMemory(options);
-  return (row) => {
-    const {
-      event_name,
-      event_timestamp,
-      event_date,
-      event_params,
-      user_id,
-      user_pseudo_id,
-      user_properties,
-      ...more
-    } = row;
-    const { event_bundle_sequence_id, batch_page_id, batch_ordering_id, batch_event_index, ...others } = more;
-    const timeMs = instantIn('event_timestamp', event_timestamp, microseconds);
-    if (typeof timeMs === 'string') return timeMs;
-    const device = nameIn('user_pseudo_id', user_pseudo_id);
-    const params = valuesOf('event_params', event_params);
-    const traits = valuesOf('user_properties', user_properties);
-    const fault = faultIn(device) ?? params.fault ?? traits.fault;
-    if (fault !== undefined) return fault;
-    const { ga_session_id, ...ofEvent } = params.values;
-    const place = [event_bundle_sequence_id, batch_page_id, batch_ordering_id, batch_event_index];
-    const content = isGiven(batch_event_index) ? '' : JSON.stringify(params.values);
-    const key = `ga4:${hashOf(user_id, device, event_name, event_timestamp, ...place, content)}`;
-    const event = {
-      event: event_name,
-      ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
-      timestamp: isoOf(timeMs),
-      idempotency_key: key,
-      // The number is unique only among the sessions of one device.
-      session_id: isGiven(ga_session_id) ? `${device ?? ''}.${ga_session_id}` : undefined,
-      properties: { ...others, ...ofEvent },
-    };
-    const said = {
-      user: user_id,
-      device: device as string | undefined,
-      timeMs,
-      messageId: joinedKey(key, 'user'),
-    };
-    return [{ kind: 'event', event }, ...identify({ ...said, traits: traits.values })];
+export function readGa4(row: Fields): EventRead {
+  const {
+    event_name,
+    event_timestamp,
+    event_date,
+    event_params,
+    user_id,
+    user_pseudo_id,
+    user_properties,
+    ...more
+  } = row;
+  const { event_bundle_sequence_id, batch_page_id, batch_ordering_id, batch_event_index, ...others } = more;
+  const timeMs = instantIn('event_timestamp', event_timestamp, microseconds);
+  const device = nameIn('user_pseudo_id', user_pseudo_id);
+  const params = valuesOf('event_params', event_params);
+  const { ga_session_id, ...ofEvent } = params;
+  const place = [event_bundle_sequence_id, batch_page_id, batch_ordering_id, batch_event_index];
+  const content = isGiven(batch_event_index) ? '' : JSON.stringify(params);
+  return {
+    event: event_name,
+    of: userOrDevice(user_id, device),
+    timeMs,
+    key: `ga4:${hashOf(user_id, device, event_name, event_timestamp, ...place, content)}`,
+    // The number is unique only among the sessions of one device.
+    session: isGiven(ga_session_id) ? `${device ?? ''}.${ga_session_id}` : undefined,
+    properties: { ...others, ...ofEvent },
+    said: { user: user_id, device, traits: valuesOf('user_properties', user_properties) },
   };
 }
 
 /** `[{key, value: {string_value, int_value, float_value, double_value}}]` as an object. */
-function valuesOf(column: string, list: unknown): { readonly values: Fields; readonly fault?: string } {
-  if (!isGiven(list)) return { values: {} };
-  if (!Array.isArray(list))
-    return { values: {}, fault: `has no list of keys and values in the column ${column}` };
+function valuesOf(column: string, list: unknown): Fields {
+  if (!isGiven(list)) return {};
+  if (!Array.isArray(list)) throw new RowFault(`has no list of keys and values in the column ${column}`);
   const pairs = list.map((entry): [string, unknown] => {
     const { key, value } = objectOf(entry);
     const { string_value, int_value, double_value, float_value } = objectOf(value);
     return [String(key), string_value ?? int_value ?? double_value ?? float_value];
   });
-  return { values: Object.fromEntries(pairs) };
+  return Object.fromEntries(pairs);
 }
 
 /**
@@ -161,7 +133,7 @@ function valuesOf(column: string, list: unknown): { readonly values: Fields; rea
  * visitor's id changes daily and rows have no id, so their places are their keys.
  * @see https://github.com/plausible/analytics/blob/master/lib/plausible/clickhouse_event_v2.ex
  */
-export function readPlausible(row: Fields, key: string): readonly Made[] | string {
+export function readPlausible(row: Fields, key: string): EventRead {
   const {
     name,
     timestamp,
@@ -173,22 +145,23 @@ export function readPlausible(row: Fields, key: string): readonly Made[] | strin
     ...others
   } = row;
   if (row.visitors !== undefined && user_id === undefined)
-    return 'holds totals and no event: export the table events_v2 of Plausible’s ClickHouse instead';
+    throw new RowFault(
+      'holds totals and no event: export the table events_v2 of Plausible’s ClickHouse instead',
+    );
   const timeMs = instantIn('timestamp', timestamp, inUtc);
-  if (typeof timeMs === 'string') return timeMs;
   if ([keys, values].some((list) => isGiven(list) && !Array.isArray(list)))
-    return 'has meta.key and meta.value as texts: export as JSONEachRow';
+    throw new RowFault('has meta.key and meta.value as texts: export as JSONEachRow');
   const own = Object.fromEntries(
     ((keys ?? []) as unknown[]).map((one, at) => [String(one), (values as unknown[])?.[at]]),
   );
-  return eventOf({
+  return {
     event: name,
-    anonymousId: nameIn('user_id', user_id),
-    timestamp: isoOf(timeMs),
-    idempotency_key: key,
-    session_id: nameIn('session_id', session_id),
+    of: { anonymousId: nameIn('user_id', user_id) },
+    timeMs,
+    key,
+    session: nameIn('session_id', session_id),
     properties: { ...others, ...own },
-  });
+  };
 }
 
 /**
@@ -196,28 +169,20 @@ export function readPlausible(row: Fields, key: string): readonly Made[] | strin
  * So it is never merged into a user.
  * @see https://github.com/umami-software/umami/blob/master/db/clickhouse/schema.sql
  */
-export function readUmami(row: Fields, key: string): readonly Made[] | string {
+export function readUmami(row: Fields, key: string): EventRead {
   const { event_id, session_id, visit_id, distinct_id, created_at, event_type, event_name, ...more } = row;
   const { website_id: _, job_id: __, ...others } = more;
   const timeMs = instantIn('created_at', created_at, inUtc);
-  if (typeof timeMs === 'string') return timeMs;
+  const device = isGiven(distinct_id) ? undefined : nameIn('session_id', session_id);
   const id = nameIn('event_id', event_id);
-  return eventOf({
+  return {
     event: given(event_name) ?? (String(event_type) === '1' ? 'pageview' : undefined),
-    ...(isGiven(distinct_id) ? { identity: distinct_id } : { anonymousId: nameIn('session_id', session_id) }),
-    timestamp: isoOf(timeMs),
-    idempotency_key: typeof id === 'string' ? joinedKey('umami', id) : (id ?? key),
-    session_id: nameIn('visit_id', visit_id),
+    of: userOrDevice(distinct_id, device),
+    timeMs,
+    key: id === undefined ? key : joinedKey('umami', id),
+    session: nameIn('visit_id', visit_id),
     properties: others,
-  });
-}
-
-/** An event, or why one of its names cannot be used. */
-function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made[] | string {
-  const { anonymousId, idempotency_key, session_id } = event;
-  return (
-    faultIn(anonymousId) ?? faultIn(idempotency_key) ?? faultIn(session_id) ?? [{ kind: 'event', event }]
-  );
+  };
 }
 
 /**
@@ -226,30 +191,30 @@ function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made
  * @see https://developer.matomo.org/api-reference/reporting-api#Live
  * @see https://github.com/matomo-org/matomo/blob/5.x-dev/plugins/Actions/VisitorDetails.php
  */
-export function createMatomo(options: PresetOptions): Preset {
-  const identify = createUserMemory(options);
-  return (visit, key) => {
-    const { idSite, idVisit, visitorId, userId, actionDetails } = visit;
-    if (!Array.isArray(actionDetails))
-      return 'has no actionDetails, so it is no visit of Live.getLastVisitsDetails';
-    const device = nameIn('visitorId', visitorId);
-    const session = nameIn('idVisit', idVisit);
-    const fault = faultIn(device) ?? faultIn(session);
-    if (fault !== undefined) return fault;
-    const ofVisit = Object.fromEntries(
-      Object.entries(visit).filter(([name]) => visitColumns.has(name) || /^dimension\d+$/.test(name)),
+export function readMatomo(visit: Fields, key: string): EventRead[] {
+  const { idSite, idVisit, visitorId, userId, actionDetails } = visit;
+  if (!Array.isArray(actionDetails))
+    throw new RowFault('has no actionDetails, so it is no visit of Live.getLastVisitsDetails');
+  const device = nameIn('visitorId', visitorId);
+  const session = nameIn('idVisit', idVisit);
+  const ofVisit = Object.fromEntries(
+    Object.entries(visit).filter(([name]) => visitColumns.has(name) || /^dimension\d+$/.test(name)),
+  );
+  return actionDetails.map((action) => {
+    const { type, timestamp, ...details } = objectOf(action);
+    const timeMs = instantIn('timestamp', timestamp, seconds, 'has an action that ');
+    const { pageId, goalId, orderId, eventAction, itemDetails, ...others } = details;
+    const own = Object.entries(others).filter(
+      ([name]) => !/Pretty$|^(icon|iconSVG|title|subtitle)$/.test(name),
     );
-    const records: Made[] = [];
-    for (const action of actionDetails) {
-      const { type, timestamp, ...details } = objectOf(action);
-      const timeMs = instantIn('timestamp', timestamp, seconds);
-      if (typeof timeMs === 'string') return `has an action that ${timeMs}`;
-      const { pageId, goalId, orderId, eventAction, itemDetails, ...others } = details;
-      const own = Object.entries(others).filter(
-        ([name]) => !/Pretty$|^(icon|iconSVG|title|subtitle)$/.test(name),
-      );
-      const what = [type, pageId, goalId, orderId, isGiven(pageId) ? '' : timestamp];
-      const properties = {
+    const what = [type, pageId, goalId, orderId, isGiven(pageId) ? '' : timestamp];
+    return {
+      event: type === 'action' ? 'pageview' : (given(eventAction) ?? type),
+      of: userOrDevice(userId, device),
+      timeMs,
+      key: `matomo:${hashOf(idSite, session ?? key, ...what)}`,
+      session,
+      properties: {
         ...ofVisit,
         ...Object.fromEntries(own),
         type,
@@ -257,21 +222,10 @@ export function createMatomo(options: PresetOptions): Preset {
         orderId,
         eventAction,
         itemDetails,
-      };
-      const event = {
-        event: type === 'action' ? 'pageview' : (given(eventAction) ?? type),
-        ...(isGiven(userId) ? { identity: userId } : { anonymousId: device }),
-        timestamp: isoOf(timeMs),
-        idempotency_key: `matomo:${hashOf(idSite, session ?? key, ...what)}`,
-        session_id: session,
-        properties,
-      };
-      records.push({ kind: 'event', event });
-      const said = { user: userId, device: device as string | undefined, traits: {}, timeMs };
-      records.push(...identify({ ...said, messageId: joinedKey(event.idempotency_key, 'user') }));
-    }
-    return records;
-  };
+      },
+      said: { user: userId, device },
+    };
+  });
 }
 
 /** The columns of a visit that its actions do not have. */
