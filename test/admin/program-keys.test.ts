@@ -8,13 +8,13 @@ import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { ask } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
 import { until } from '../harness/wait.js';
-import { ownSluice } from '../support/sluice.js';
+import { sharedSluice } from '../support/sluice.js';
 
 type Key = { readonly id: string; readonly role: string; readonly program_key: string };
 
 const keys = new Map<Role, Key>();
 
-const sluice = await ownSluice({ workers: 0 });
+const sluice = await sharedSluice();
 const own = await createTestAccount(sluice, 'Own');
 const other = await createTestAccount(sluice, 'Other');
 for (const role of roles) {
@@ -101,7 +101,7 @@ test('a key is shown once and stored as a hash; the audit log names it by its id
   assert.ok(listed.includes(key.id));
   for (const text of [listed, ...Object.values(documents)]) assert.ok(!text.includes(key.program_key));
   await call('operator', 'POST', '/accounts', { name: 'By a program', environments: ['Main Production'] });
-  const lines = (await sluice.admin('audit', 'list')) as {
+  const lines = (await sluice.admin('audit', 'list', '--limit', '1000')) as {
     actor: string;
     actor_name: string;
     action: string;

@@ -13,8 +13,8 @@ import { sdkRoutes } from '../../src/http/pages/sdk.js';
 import { listen, type Server } from '../../src/http/protocol/server.js';
 import { createLog } from '../../src/log.js';
 import { freePort } from '../harness/free-port.js';
-import { startSluice } from '../harness/services.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { sharedSluice } from '../support/sluice.js';
 
 const script = `(()=>{${'globalThis.sluice ??= {};'.repeat(200)}})();\n//# sourceMappingURL=sdk.js.map\n`;
 const map = JSON.stringify({ version: 3, sources: ['a.ts'], mappings: 'AAAA' });
@@ -25,6 +25,10 @@ let server: Server;
 let emptyServer: Server;
 let baseUrl: string;
 let emptyUrl: string;
+/** The files that the server of the empty folder says it does not serve. */
+const warned: string[] = [];
+
+const sluice = await sharedSluice();
 
 before(async () => {
   [folder, empty] = [tempDir('sdk'), tempDir('sdk')];
@@ -40,12 +44,14 @@ before(async () => {
     sdkRoutes({ folder, paths: ['/sdk.js'], log }),
     log,
   );
+  const warn = ({ path }: { path: string }) => void warned.push(path);
+  const watched = Object.assign(createLog('test', 'silent'), { warn });
   emptyServer = await listen(
     '127.0.0.1',
     emptyPort,
     'PORT',
     false,
-    sdkRoutes({ folder: empty, paths: ['/sdk.js'], log }),
+    sdkRoutes({ folder: empty, paths: ['/sdk.js'], log: watched }),
     log,
   );
   baseUrl = `http://127.0.0.1:${port}`;
@@ -190,20 +196,14 @@ test('GET /sdk.js.map is JSON', async () => {
 });
 
 test('the service serves what was built, or says in its log that nothing was', async () => {
-  const sluice = await startSluice({ workers: 0 });
-  try {
-    for (const name of ['sdk.js', 'sdk.js.map']) {
-      const built = fileURLToPath(new URL(`../../${name}`, import.meta.url));
-      const { status, body } = await get(`/${name}`, {}, 'GET', sluice.baseUrl);
-      if (existsSync(built)) {
-        assert.equal(status, 200);
-        assert.ok(body.equals(readFileSync(built)));
-      } else {
-        assert.equal(status, 404);
-        assert.match(sluice.api[0]?.output() ?? '', /the client library was not built/);
-      }
-    }
-  } finally {
-    await sluice.stop();
+  for (const name of ['sdk.js', 'sdk.js.map']) {
+    const built = fileURLToPath(new URL(`../../${name}`, import.meta.url));
+    const { status, body } = await get(`/${name}`, {}, 'GET', sluice.baseUrl);
+    assert.equal(status, existsSync(built) ? 200 : 404);
+    if (existsSync(built)) assert.ok(body.equals(readFileSync(built)));
   }
+  assert.deepEqual(
+    warned,
+    ['sdk.js', 'sdk.js.map'].map((name) => join(empty, name)),
+  );
 });

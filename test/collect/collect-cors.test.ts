@@ -6,9 +6,9 @@ import { describe, test } from 'node:test';
 import { bodies, receiving } from '../../src/contract/limits.js';
 import { event, request } from '../harness/collect.js';
 import { askRaw, openRaw, type RawReply } from '../harness/raw-http.js';
-import { ownSluice } from '../support/sluice.js';
+import { sharedSluice } from '../support/sluice.js';
 
-const sluice = await ownSluice({ workers: 0 });
+const sluice = await sharedSluice();
 
 const page = ['Origin: https://shop.example', 'Cookie: session=1', 'Sec-Fetch-Mode: cors'];
 
@@ -144,15 +144,6 @@ describe('POST /api/collect', () => {
     assert.equal((await connection.reply(0)).status, 204);
     await connection.untilClosed();
     connection.destroy();
-  });
-
-  test('lets a page read a 503 and when to try again', async () => {
-    await sluice.redis.stop();
-    const reply = await ask('POST /api/collect', [json], message());
-    await sluice.redis.restart();
-    assert.equal(reply.status, 503);
-    assertOpen(reply);
-    assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
   });
 });
 

@@ -1,5 +1,5 @@
 // POST /api/collect when Redis is away, silent or full: the whole request is answered 503, with a code that says whether
-// anything may have been stored. Sent again, it results in exactly one row per message.
+// anything may have been stored, and that a page can read. Sent again, it results in exactly one row per message.
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -41,6 +41,8 @@ function assertUnavailable(reply: CollectReply, codes: readonly string[]): void 
   assert.deepEqual(Object.keys(reply.json), ['err']);
   assert.ok(codes.includes(reply.json.err?.code ?? ''), reply.text);
   assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
+  assert.equal(reply.headers.get('access-control-allow-origin'), '*');
+  assert.equal(reply.headers.get('access-control-expose-headers'), 'Retry-After, Sluice-Ignored');
 }
 
 /** Sends until the answer is 200; settles with the answers. */

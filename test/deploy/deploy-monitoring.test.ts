@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, describe } from 'node:test';
+import { describe } from 'node:test';
 import type { Registry } from 'prom-client';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { adminRoutes } from '../../src/http/endpoints/admin.js';
@@ -11,10 +11,10 @@ import { listen, type Route } from '../../src/http/protocol/server.js';
 import { createLog } from '../../src/log.js';
 import { deploymentRegistry, processRegistry } from '../../src/metrics.js';
 import { freePort } from '../harness/free-port.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import { declaredName, groupingLabelsOf, selectorsOf } from '../support/promql.js';
 import { checkExpressions, promtool } from '../support/promtool.js';
+import { sharedSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
 type Rule = {
@@ -45,6 +45,10 @@ const shown = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr
 const sent = [...shown, ...dashboard.annotations.list.map(({ expr }) => expr)].map((expr) =>
   expr.replaceAll('$__rate_interval', '1m'),
 );
+
+const { adminUrl } = await sharedSluice();
+const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
+const declared = new Set([...metrics.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => String(name)));
 
 describe('Prometheus accepts', () => {
   const folder = deployPath('prometheus');
@@ -80,18 +84,6 @@ describe('Prometheus accepts', () => {
 });
 
 describe('rules and dashboard name', () => {
-  let sluice: SluiceHandle;
-  let declared: Set<string>;
-
-  before(async () => {
-    sluice = await startSluice();
-    const reply = await fetch(`${sluice.adminUrl}/metrics`);
-    const lines = (await reply.text()).matchAll(/^# TYPE (\S+) /gm);
-    declared = new Set([...lines].map(([, name]) => String(name)));
-  });
-
-  after(() => sluice?.stop());
-
   const { tests } = readYaml<{ tests: { input_series: { series: string }[] }[] }>(
     'prometheus',
     'sluice.rules.test.yml',

@@ -141,9 +141,12 @@ test('a start with a new, empty Redis is the same deployment', async () => {
   await assertNumbersAbove(floor, after);
 });
 
-test('answers nobody that a key or a token is wrong while it knows none', async () => {
+test('answers nobody that a key or a token is wrong while it knows none, and keeps when a key was used', async () => {
   const account = await createTestAccount(sluice, 'Keys');
   const token = await getToken(sluice, account);
+  const listed = await sluice.admin('keys', 'list', account.appIds[0] ?? '');
+  const [{ last_used_at } = { last_used_at: null }] = listed as { last_used_at: string | null }[];
+  assert.ok(last_used_at);
   await untilMirrored();
   await redis.flushall();
   const authorization = basic(account.appIds[0] ?? '', account.apiKey);
@@ -162,6 +165,7 @@ test('answers nobody that a key or a token is wrong while it knows none', async 
   );
   await assert.rejects(readDeletion(redis, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'), StateNotLoaded);
   assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  assert.deepEqual(await sluice.admin('keys', 'list', account.appIds[0] ?? ''), listed);
   assert.ok(await getToken(sluice, account));
 });
 

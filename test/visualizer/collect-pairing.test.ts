@@ -18,13 +18,13 @@ import { collect, event, type Fields, request } from '../harness/collect.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { noSuppressions } from '../support/shard.js';
-import { ownSluice } from '../support/sluice.js';
+import { sharedSluice } from '../support/sluice.js';
 
 let collected: Collected[];
 /** What the hook does when it is called. */
 let judge: OnCollected;
 
-const sluice = await ownSluice({ workers: 0 });
+const sluice = await sharedSluice();
 const log = createLog('test', 'silent');
 const redis = connectTestRedis(sluice.redisUrl);
 const commitRedis = connectForCommits(
@@ -75,7 +75,6 @@ after(async () => {
   for (const server of servers) await server.close();
   await committer.close();
   environments.close();
-  commitRedis.disconnect();
   redis.disconnect();
 });
 beforeEach(() => {
@@ -146,9 +145,8 @@ test('tells a device that its pairing has ended if there is no visualizer', asyn
 });
 
 test('calls no hook for a request that is answered 503', async () => {
-  await sluice.redis.stop();
+  commitRedis.disconnect();
   const reply = await send([event()], { pairing: 'secret' });
-  await sluice.redis.restart();
   assert.equal(reply.status, 503);
   assert.deepEqual(collected, []);
 });
