@@ -16,208 +16,179 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
   {
     name: 'drops the last row of a commit',
     patches: [
-      {
-        file: commit,
-        find: 'local rows = rows_to_append(rows_of)',
-        replace:
-          "local rows = rows_to_append(rows_of)\n  if commits % 20 == 7 then rows = string.match(rows, '^(.*\\n).*\\n$') or rows end",
-      },
+      [
+        commit,
+        'local rows = rows_to_append(rows_of)',
+        "local rows = rows_to_append(rows_of)\n  if commits % 20 == 7 then rows = string.match(rows, '^(.*\\n).*\\n$') or rows end",
+      ],
     ],
   },
   {
     name: 'drops one row in 50,000 on its way to ClickHouse',
-    patches: [
-      { file: stamps, find: copyRow, replace: `if (${isTurn}) { from = to; continue; }\n${copyRow}` },
-    ],
+    patches: [[stamps, copyRow, `if (${isTurn}) { from = to; continue; }\n${copyRow}`]],
   },
   {
     name: 'doubles one row in 50,000',
     patches: [
-      {
-        file: stamps,
-        find: copyStamps,
-        replace: `${copyStamps}\n const again = to - 1 - from + stampsTo - stampsFrom;\n if (${isTurn} && length + again <= stamped.length) { stamped.copy(stamped, length, length - again, length); length += again; }`,
-      },
+      [
+        stamps,
+        copyStamps,
+        `${copyStamps}\n const again = to - 1 - from + stampsTo - stampsFrom;\n if (${isTurn} && length + again <= stamped.length) { stamped.copy(stamped, length, length - again, length); length += again; }`,
+      ],
     ],
   },
   {
     name: 'gives one row in 50,000 to another environment',
     patches: [
-      {
-        file: stamps,
-        find: copyRow,
-        replace: `${copyRow}\n if (${isTurn}) { const at = length - (to - 1 - from) + 3; stamped[at] = stamped[at] === 0x39 ? 0x30 : stamped[at] + 1; }`,
-      },
+      [
+        stamps,
+        copyRow,
+        `${copyRow}\n if (${isTurn}) { const at = length - (to - 1 - from) + 3; stamped[at] = stamped[at] === 0x39 ? 0x30 : stamped[at] + 1; }`,
+      ],
     ],
   },
   {
     name: 'forgets a segment that was not stored',
     patches: [
-      {
-        file: store,
-        find: "crash('segment_read');",
-        replace: `crash('segment_read');\nif (${isSegment}) return forget(options, segment, 'found');`,
-      },
+      [
+        store,
+        "crash('segment_read');",
+        `crash('segment_read');\nif (${isSegment}) return forget(options, segment, 'found');`,
+      ],
     ],
   },
   {
     name: 'takes an insert for made',
     patches: [
-      {
-        file: store,
-        find: 'await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);',
-        replace: `if (${isSegment}) return forget(options, segment, 'stored');\nawait insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);`,
-      },
+      [
+        store,
+        'await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);',
+        `if (${isSegment}) return forget(options, segment, 'stored');\nawait insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);`,
+      ],
     ],
   },
   {
     name: 'inserts a segment twice',
     patches: [
-      {
-        file: store,
-        find: "crash('after_insert');",
-        replace: `crash('after_insert');\nif (${isSegment}) await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, 1_000), isExempt);`,
-      },
+      [
+        store,
+        "crash('after_insert');",
+        `crash('after_insert');\nif (${isSegment}) await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, 1_000), isExempt);`,
+      ],
     ],
   },
   {
     name: 'stores half of a segment',
     patches: [
-      {
-        file: stamps,
-        find: 'return { bytes: stamped.subarray(0, length), rows };',
-        replace:
-          'const half = stamped.indexOf(0x0a, length >> 1) + 1;\nreturn { bytes: stamped.subarray(0, rows > 500 ? half : length), rows };',
-      },
+      [
+        stamps,
+        'return { bytes: stamped.subarray(0, length), rows };',
+        'const half = stamped.indexOf(0x0a, length >> 1) + 1;\nreturn { bytes: stamped.subarray(0, rows > 500 ? half : length), rows };',
+      ],
     ],
   },
   {
     name: 'forgets the next segment too',
     patches: [
-      {
-        file: 'src/redis/forget-4.lua',
-        find: "redis.call('UNLINK', segment_key)",
-        replace:
-          "redis.call('UNLINK', segment_key)\nif redis.call('ZCARD', segments_key) > 0 and redis.call('HINCRBY', state_key, 'turns', 1) % 3 == 0 then redis.call('ZPOPMIN', segments_key) end",
-      },
+      [
+        'src/redis/forget-4.lua',
+        "redis.call('UNLINK', segment_key)",
+        "redis.call('UNLINK', segment_key)\nif redis.call('ZCARD', segments_key) > 0 and redis.call('HINCRBY', state_key, 'turns', 1) % 3 == 0 then redis.call('ZPOPMIN', segments_key) end",
+      ],
     ],
   },
   {
     name: 'reads segments that are open',
     patches: [
-      {
-        file: 'src/redis/seal-2.lua',
-        find: 'if not open_members[member] and #sealed < list_max',
-        replace: 'if #sealed < list_max',
-      },
+      ['src/redis/seal-2.lua', 'if not open_members[member] and #sealed < list_max', 'if #sealed < list_max'],
     ],
   },
   {
     name: 'stores repeats',
     patches: [
-      {
-        file: commit,
-        find: "if letter == 's' then\n    if not skipped",
-        replace:
-          "if letter == 'r' then keep(rows_of, bytes, records) end\n  if letter == 's' then\n    if not skipped",
-      },
+      [
+        commit,
+        "if letter == 's' then\n    if not skipped",
+        "if letter == 'r' then keep(rows_of, bytes, records) end\n  if letter == 's' then\n    if not skipped",
+      ],
     ],
   },
   {
     name: 'counts repeats as accepted',
-    patches: [{ file: commit, find: "r = 'repeated'", replace: "r = 'accepted'" }],
+    patches: [[commit, "r = 'repeated'", "r = 'accepted'"]],
   },
   {
     name: 'counts suppressed records as accepted',
     patches: [
-      { file: commit, find: "k = 'suppressed'", replace: "k = 'accepted'" },
-      {
-        file: commit,
-        find: "local is_logged = letter == 's'",
-        replace: "local is_logged = letter == 'k' or letter == 's'",
-      },
+      [commit, "k = 'suppressed'", "k = 'accepted'"],
+      [commit, "local is_logged = letter == 's'", "local is_logged = letter == 'k' or letter == 's'"],
     ],
   },
   {
     name: 'counts a record of one environment for another',
     patches: [
-      {
-        file: commit,
-        find: 'environments[math.floor(place / #tables) + 1]',
-        replace: 'environments[#environments]',
-      },
-      {
-        file: commit,
-        find: 'block[#block + 1] = counts',
-        replace: "block[#block + 1] = string.gsub(counts, '^%d+', environments[1])",
-      },
+      [commit, 'environments[math.floor(place / #tables) + 1]', 'environments[#environments]'],
+      [
+        commit,
+        'block[#block + 1] = counts',
+        "block[#block + 1] = string.gsub(counts, '^%d+', environments[1])",
+      ],
     ],
   },
   {
     name: 'forgets what a minute had counted before',
     patches: [
-      {
-        file: commit,
-        find: "call('APPEND', string.format('%sledger_log:%d'",
-        replace: "call('SET', string.format('%sledger_log:%d'",
-      },
+      [
+        commit,
+        "call('APPEND', string.format('%sledger_log:%d'",
+        "call('SET', string.format('%sledger_log:%d'",
+      ],
     ],
   },
   {
     name: 'counts what it keeps twice',
     patches: [
-      {
-        file: commit,
-        find: 'block[#block + 1] = counts',
-        replace: 'block[#block + 1] = string.rep(counts, now_us % 5 == 0 and 2 or 1)',
-      },
+      [
+        commit,
+        'block[#block + 1] = counts',
+        'block[#block + 1] = string.rep(counts, now_us % 5 == 0 and 2 or 1)',
+      ],
     ],
   },
   {
     name: 'loses an entry on its way to ClickHouse',
     patches: [
-      {
-        file: 'src/insights/ledger/write.js',
-        find: 'await writeLedger(clickhouse, some);',
-        replace: 'await writeLedger(clickhouse, some.slice(1));',
-      },
+      [
+        'src/insights/ledger/write.js',
+        'await writeLedger(clickhouse, some);',
+        'await writeLedger(clickhouse, some.slice(1));',
+      ],
     ],
   },
   {
     name: 'skips the booking of a deletion',
-    patches: [
-      {
-        file: 'workers/round/empty.js',
-        find: "await recordTaken(clickhouse, table, predicate, 'deleted');",
-        replace: '',
-      },
-    ],
+    patches: [['workers/round/empty.js', "await recordTaken(clickhouse, table, predicate, 'deleted');", '']],
   },
   {
     name: 'deletes more than it books',
     patches: [
-      {
-        file: 'workers/round/empty.js',
-        find: '(clickhouse, table, removed, tables.mark);',
-        replace: `(clickhouse, table, table === 'stored_events' ? '(' + removed + ") OR app_id != '' AND row_number = 7" : removed, tables.mark);`,
-      },
+      [
+        'workers/round/empty.js',
+        '(clickhouse, table, removed, tables.mark);',
+        `(clickhouse, table, table === 'stored_events' ? '(' + removed + ") OR app_id != '' AND row_number = 7" : removed, tables.mark);`,
+      ],
     ],
   },
   {
     name: 'counts a masked row',
     patches: [
-      {
-        file: 'src/insights/ledger/balance.js',
-        find: 'clickhouse_settings: { max_threads: 1,',
-        replace:
-          "clickhouse_settings: { ...(term === 'stored' ? { apply_deleted_mask: 0 } : {}), max_threads: 1,",
-      },
-      {
-        file: 'src/clickhouse/masks.js',
-        find: '<= erasedBytesMax)',
-        replace: '< 0)',
-      },
-      { file: 'workers/erase.js', find: 'if (bytes === 0 ||', replace: 'if (true ||' },
+      [
+        'src/insights/ledger/balance.js',
+        'clickhouse_settings: { max_threads: 1,',
+        "clickhouse_settings: { ...(term === 'stored' ? { apply_deleted_mask: 0 } : {}), max_threads: 1,",
+      ],
+      ['src/clickhouse/masks.js', '<= erasedBytesMax)', '< 0)'],
+      ['workers/erase.js', 'if (bytes === 0 ||', 'if (true ||'],
     ],
   },
 ];

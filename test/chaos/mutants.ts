@@ -9,7 +9,8 @@ import { fileURLToPath } from 'node:url';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import type { Layout } from './deployment.js';
 
-type Patch = { readonly file: string; readonly find: string; readonly replace: string };
+/** The text to find in a file, which is there once, and the text in its place. */
+type Patch = readonly [file: string, find: string, replacement: string];
 
 export type Mutant = {
   readonly name: string;
@@ -30,23 +31,22 @@ const eventsView = 'src/clickhouse/migrations/0017_create_events_view.sql';
 const moveRows = 'src/clickhouse/move-rows.js';
 const replicas = 'src/redis/replicas.js';
 /** Lets workers seal and store what only a cut-off primary has. Else the replicas' confirmation hides what the other patches break. */
-const storesWithoutReplicas: readonly Patch[] = ['seal-2', 'take-turn-1', 'keep-turn-1'].map((script) => ({
-  file: 'src/redis/scripts.js',
-  find: `confirmed('${script}')`,
-  replace: `load('${script}')`,
-}));
+const storesWithoutReplicas: readonly Patch[] = ['seal-2', 'take-turn-1', 'keep-turn-1'].map((script) => [
+  'src/redis/scripts.js',
+  `confirmed('${script}')`,
+  `load('${script}')`,
+]);
 
 export const mutants: readonly Mutant[] = [
   {
     name: 'drops one in a thousand',
     patches: [
-      {
-        file: commit,
-        find: 'if not skipped then\n      keep(rows_of, bytes, records)',
+      [
+        commit,
+        'if not skipped then\n      keep(rows_of, bytes, records)',
         // This drops runs of records, of which there are fewer than records: one in a thousand would be too few.
-        replace:
-          'if not skipped then\n      if (now_us + rows_of.at) % 300 > 0 then keep(rows_of, bytes, records) end',
-      },
+        'if not skipped then\n      if (now_us + rows_of.at) % 300 > 0 then keep(rows_of, bytes, records) end',
+      ],
     ],
     faults: ['script flush'],
     shows: ['lost'],
@@ -54,16 +54,12 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'inserts twice',
     patches: [
-      {
-        file: store,
-        find: 'stamped.bytes, tokenOf(name, bytes, burnt)',
-        replace: 'stamped.bytes, tokenOf(name, bytes, Math.random())',
-      },
-      {
-        file: store,
-        find: 'if (checksMarker && (await isStored(clickhouse, name)))',
-        replace: 'if (false)',
-      },
+      [
+        store,
+        'stamped.bytes, tokenOf(name, bytes, burnt)',
+        'stamped.bytes, tokenOf(name, bytes, Math.random())',
+      ],
+      [store, 'if (checksMarker && (await isStored(clickhouse, name)))', 'if (false)'],
     ],
     faults: ['answers of inserts lost'],
     shows: ['doubled'],
@@ -71,17 +67,16 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'claims before appending',
     patches: [
-      {
-        file: commit,
-        find: "if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end\n",
-        replace: 'local full = backlog_bytes + bytes_to_come > backlog_bytes_max\n',
-      },
-      {
-        file: commit,
-        find: '-- 6. Write: rows first',
-        replace:
-          "for bucket, entries in pairs(grown) do call('HSET', claims_key, fields[bucket], entries) end\nif full then return 'o' end\n-- 6. Write: rows first",
-      },
+      [
+        commit,
+        "if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end\n",
+        'local full = backlog_bytes + bytes_to_come > backlog_bytes_max\n',
+      ],
+      [
+        commit,
+        '-- 6. Write: rows first',
+        "for bucket, entries in pairs(grown) do call('HSET', claims_key, fields[bucket], entries) end\nif full then return 'o' end\n-- 6. Write: rows first",
+      ],
     ],
     faults: ['full backlog', 'full backlog'],
     shows: ['lost', 'not the first'],
@@ -89,11 +84,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'seals without atomicity',
     patches: [
-      {
-        file: 'src/redis/seal-2.lua',
-        find: 'if not open_members[member] and #sealed < list_max',
-        replace: 'if #sealed < list_max',
-      },
+      ['src/redis/seal-2.lua', 'if not open_members[member] and #sealed < list_max', 'if #sealed < list_max'],
     ],
     faults: ['script flush'],
     shows: ['lost', 'not drained'],
@@ -101,22 +92,14 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'skips the fence',
     patches: [
-      {
-        file: 'src/privacy/deletion/choose-requests.js',
-        find: 'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
-        replace: 'true',
-      },
+      [
+        'src/privacy/deletion/choose-requests.js',
+        'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
+        'true',
+      ],
       // A slow worker makes a backlog that can be skipped, and rounds begin at once.
-      {
-        file: store,
-        find: "crash('before_insert');",
-        replace: 'await new Promise((go) => setTimeout(go, 1_500));',
-      },
-      {
-        file: 'workers/delete.js',
-        find: '!(await takeTurn(...turn))',
-        replace: 'false',
-      },
+      [store, "crash('before_insert');", 'await new Promise((go) => setTimeout(go, 1_500));'],
+      ['workers/delete.js', '!(await takeTurn(...turn))', 'false'],
     ],
     faults: ['script flush', 'late insert', 'script flush'],
     shows: ['resurrected'],
@@ -124,16 +107,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'deletes beyond the fence',
     patches: [
-      {
-        file: 'src/privacy/deletion/round-keys.js',
-        find: '} >= segment)',
-        replace: '} > 0)',
-      },
-      {
-        file: 'src/privacy/deletion/round-keys.js',
-        find: 'AND segment <= $',
-        replace: 'AND segment < 9 * $',
-      },
+      ['src/privacy/deletion/round-keys.js', '} >= segment)', '} > 0)'],
+      ['src/privacy/deletion/round-keys.js', 'AND segment <= $', 'AND segment < 9 * $'],
     ],
     faults: ['clickhouse slow', 'script flush'],
     shows: ['over-deleted'],
@@ -141,11 +116,11 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'sees what an earlier deletion takes',
     patches: [
-      {
-        file: 'src/privacy/deletion/resolve-users.js',
-        find: 'const waiting = sharesAccount(open, accounts)',
-        replace: 'const waiting = false',
-      },
+      [
+        'src/privacy/deletion/resolve-users.js',
+        'const waiting = sharesAccount(open, accounts)',
+        'const waiting = false',
+      ],
     ],
     faults: ['script flush', 'clickhouse slow', 'script flush'],
     shows: ['over-deleted'],
@@ -153,47 +128,37 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'takes an emptied Redis for one without deletions',
     patches: [
-      {
-        file: 'src/privacy/deletion/request.js',
-        find: 'epoch !== undefined && found !== epoch',
-        replace: 'false',
-      },
+      ['src/privacy/deletion/request.js', 'epoch !== undefined && found !== epoch', 'false'],
       // Otherwise another check, which sees the same, ends the upkeep first.
-      {
-        file: 'workers/second-copies.js',
-        find: '() => copyChanges(redis, clickhouse, { crash })',
-        replace: '() => purgeStrays(context), () => copyChanges(redis, clickhouse, { crash })',
-      },
+      [
+        'workers/second-copies.js',
+        '() => copyChanges(redis, clickhouse, { crash })',
+        '() => purgeStrays(context), () => copyChanges(redis, clickhouse, { crash })',
+      ],
     ],
     faults: Array(3).fill('redis emptied while a deletion is pending'),
     shows: ['targets lost'],
   },
   {
     name: 'forgets keys of outstanding segments',
-    patches: [
-      {
-        file: commit,
-        find: 'state[6] and claim_minute - tonumber(state[6]) or 65535',
-        replace: '-1',
-      },
-    ],
+    patches: [[commit, 'state[6] and claim_minute - tonumber(state[6]) or 65535', '-1']],
     faults: ['workers stopped for longer than keys are remembered'],
     shows: ['doubled', 'not the first'],
   },
   {
     name: 'asks nobody about forgotten keys',
-    patches: [{ file: 'workers/late-repeats.js', find: 'if (forgotten.to === 0n)', replace: 'if (true)' }],
+    patches: [['workers/late-repeats.js', 'if (forgotten.to === 0n)', 'if (true)']],
     faults: ['keys forgotten by redis'],
     shows: ['doubled', 'not the first'],
   },
   {
     name: 'forgets keys before they are in the index',
     patches: [
-      {
-        file: 'workers/index-keys.js',
-        find: 'await addStep(clickhouse, shard, from, step);',
-        replace: 'setTimeout(() => addStep(clickhouse, shard, from, step).catch(() => {}), 120_000);',
-      },
+      [
+        'workers/index-keys.js',
+        'await addStep(clickhouse, shard, from, step);',
+        'setTimeout(() => addStep(clickhouse, shard, from, step).catch(() => {}), 120_000);',
+      ],
     ],
     faults: ['keys forgotten by redis'],
     shows: ['doubled', 'not the first'],
@@ -201,20 +166,16 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'adds keys before the insert, without an owner',
     patches: [
-      {
-        file: store,
-        find: "crash('before_insert');",
-        replace: `const { keysOfRows } = await import('../src/clickhouse/row-keys.js');
+      [
+        store,
+        "crash('before_insert');",
+        `const { keysOfRows } = await import('../src/clickhouse/row-keys.js');
         const { count, bytes: ids } = keysOfRows(checked.bytes);
         const added = Array.from({ length: count }, (_, i) => \`(\${ids.readBigUInt64LE(14 * i)}, \${ids.readUIntLE(14 * i + 8, 6)}, 0)\`);
         if (count > 0) await clickhouse.command({ query: \`INSERT INTO stored_keys VALUES \${added.join(',')}\` });`,
-      },
+      ],
       // Otherwise the worker's filter, which was loaded before, rules out keys that were added since.
-      {
-        file: 'workers/late-repeats.js',
-        find: 'keyFilter?.candidates(found, forgotten) ?? found',
-        replace: 'found',
-      },
+      ['workers/late-repeats.js', 'keyFilter?.candidates(found, forgotten) ?? found', 'found'],
     ],
     faults: [
       'keys forgotten by redis',
@@ -227,8 +188,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'does not sync what it stores',
     patches: [
-      { file: eventsTable, find: 'fsync_after_insert = 1', replace: 'fsync_after_insert = 0' },
-      { file: eventsTable, find: 'fsync_part_directory = 1', replace: 'fsync_part_directory = 0' },
+      [eventsTable, 'fsync_after_insert = 1', 'fsync_after_insert = 0'],
+      [eventsTable, 'fsync_part_directory = 1', 'fsync_part_directory = 0'],
     ],
     faults: Array(3).fill('power cut of clickhouse'),
     shows: ['lost'],
@@ -236,37 +197,34 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'last wins',
     patches: [
-      {
-        file: commit,
-        find: 'if not limited then letter = claimed[next_id] or claim(next_id) end',
-        replace: 'if not limited and not claimed[next_id] then claim(next_id) end',
-      },
-      {
-        file: eventsView,
-        find: "FROM stored_events WHERE app_id != ''",
-        replace:
-          "FROM stored_events WHERE app_id != '' ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT 1 BY app_id, event_id",
-      },
+      [
+        commit,
+        'if not limited then letter = claimed[next_id] or claim(next_id) end',
+        'if not limited and not claimed[next_id] then claim(next_id) end',
+      ],
+      [
+        eventsView,
+        "FROM stored_events WHERE app_id != ''",
+        "FROM stored_events WHERE app_id != '' ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT 1 BY app_id, event_id",
+      ],
     ],
     faults: ['script flush'],
     shows: ['not the first'],
   },
   {
     name: 'ignores the limit',
-    patches: [
-      { file: commit, find: '  if log_used[i] <= left then return 0 end\n', replace: '  do return 0 end\n' },
-    ],
+    patches: [[commit, '  if log_used[i] <= left then return 0 end\n', '  do return 0 end\n']],
     faults: Array(6).fill('clickhouse slow'),
     shows: ['limit exceeded'],
   },
   {
     name: 'reuses a number',
     patches: [
-      {
-        file: commit,
-        find: 'last_number = math.max(last_number + 1, now_us)',
-        replace: 'last_number = math.floor(now_us / 5000000) * 5000000',
-      },
+      [
+        commit,
+        'last_number = math.max(last_number + 1, now_us)',
+        'last_number = math.floor(now_us / 5000000) * 5000000',
+      ],
     ],
     faults: ['script flush'],
     shows: ['lost', 'doubled'],
@@ -274,17 +232,17 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'takes what a suppression has overtaken',
     patches: [
-      {
-        file: commit,
-        find: "if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. state[11] end",
-        replace: '',
-      },
+      [
+        commit,
+        "if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. state[11] end",
+        '',
+      ],
       // Otherwise each process also reads suppressions twice a second, and most callers are too slow to see the fault.
-      {
-        file: 'src/privacy/suppression/suppressions.js',
-        find: 'setInterval(() => void poll(), pollEveryMs)',
-        replace: 'setInterval(() => void poll(), 60_000)',
-      },
+      [
+        'src/privacy/suppression/suppressions.js',
+        'setInterval(() => void poll(), pollEveryMs)',
+        'setInterval(() => void poll(), 60_000)',
+      ],
     ],
     faults: ['script flush', 'script flush'],
     shows: ['stored though suppressed'],
@@ -292,11 +250,11 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'restores no suppressions',
     patches: [
-      {
-        file: 'src/privacy/suppression/mirror.js',
-        find: 'const accounts = await readAccounts(clickhouse);',
-        replace: 'const accounts = [];',
-      },
+      [
+        'src/privacy/suppression/mirror.js',
+        'const accounts = await readAccounts(clickhouse);',
+        'const accounts = [];',
+      ],
     ],
     faults: ['redis emptied', 'script flush'],
     shows: ['stored though suppressed'],
@@ -304,17 +262,9 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'exports what is stored by then',
     patches: [
-      {
-        file: 'src/privacy/export/request.js',
-        find: 'if (waiting.length === 0)',
-        replace: 'if (true)',
-      },
-      {
-        // Otherwise the export waits for deletions, and meanwhile all that was accepted before is stored.
-        file: 'src/privacy/export/request.js',
-        find: 'scores.some((score) => score !== null)',
-        replace: 'false',
-      },
+      ['src/privacy/export/request.js', 'if (waiting.length === 0)', 'if (true)'],
+      // Otherwise the export waits for deletions, and meanwhile all that was accepted before is stored.
+      ['src/privacy/export/request.js', 'scores.some((score) => score !== null)', 'false'],
     ],
     faults: ['script flush', 'clickhouse slow'],
     shows: ['missing in an export'],
@@ -322,12 +272,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'calls nobody after a completion',
     patches: [
-      {
-        file: 'src/redis/complete-deletion-8.lua',
-        find: "if ARGV[4] == '1' then",
-        replace: 'if false then',
-      },
-      { file: 'workers/round/finish.js', find: 'options.onCallbacksDue?.(', replace: '(() => undefined)(' },
+      ['src/redis/complete-deletion-8.lua', "if ARGV[4] == '1' then", 'if false then'],
+      ['workers/round/finish.js', 'options.onCallbacksDue?.(', '(() => undefined)('],
     ],
     faults: ['script flush'],
     shows: ['not called'],
@@ -335,11 +281,11 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'signs calls with another secret',
     patches: [
-      {
-        file: 'src/privacy/deletion/callback-call.js',
-        find: 'signatureOf(secret, body, nowMs())',
-        replace: "signatureOf('another', body, nowMs())",
-      },
+      [
+        'src/privacy/deletion/callback-call.js',
+        'signatureOf(secret, body, nowMs())',
+        "signatureOf('another', body, nowMs())",
+      ],
     ],
     faults: ['script flush'],
     shows: ['wrongly signed'],
@@ -347,16 +293,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'takes an old copy of Redis for a new one',
     patches: [
-      {
-        file: 'src/redis/witness-registry-4.lua',
-        find: 'if number < tonumber(ARGV[1]) then',
-        replace: 'if false then',
-      },
-      {
-        file: 'src/redis/witness-shard-1.lua',
-        find: 'if number < tonumber(ARGV[2]) then',
-        replace: 'if false then',
-      },
+      ['src/redis/witness-registry-4.lua', 'if number < tonumber(ARGV[1]) then', 'if false then'],
+      ['src/redis/witness-shard-1.lua', 'if number < tonumber(ARGV[2]) then', 'if false then'],
     ],
     faults: ['old copy of redis put back', 'script flush'],
     shows: ['wrong status', 'stored though suppressed', 'doubled'],
@@ -364,11 +302,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'goes on with an old copy of ClickHouse',
     patches: [
-      {
-        file: 'src/registry/witness.js',
-        find: 'return (parts.get(registry)?.number ?? 0) < kept;',
-        replace: 'return false;',
-      },
+      ['src/registry/witness.js', 'return (parts.get(registry)?.number ?? 0) < kept;', 'return false;'],
     ],
     faults: ['old copy of clickhouse put back', 'script flush'],
     shows: ['lost', 'resurrected'],
@@ -376,29 +310,29 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'keeps the keys of what an old copy of ClickHouse lacks',
     patches: [
-      {
-        file: 'src/redis/free-keys-4.lua',
-        find: "redis.call('UNLINK', KEYS[2], KEYS[2] .. '_apart', KEYS[3], KEYS[4])",
-        replace: 'if true then return 1 end',
-      },
+      [
+        'src/redis/free-keys-4.lua',
+        "redis.call('UNLINK', KEYS[2], KEYS[2] .. '_apart', KEYS[3], KEYS[4])",
+        'if true then return 1 end',
+      ],
     ],
     faults: ['old copy of clickhouse put back', 'script flush'],
     shows: ['lost'],
   },
   {
     name: 'trusts a burnt token',
-    patches: [{ file: store, find: 'if (await isStored(clickhouse, name)) {', replace: 'if (true) {' }],
+    patches: [[store, 'if (await isStored(clickhouse, name)) {', 'if (true) {']],
     faults: ['tokens burnt', 'tokens burnt'],
     shows: ['lost'],
   },
   {
     name: 'skips a table in passes',
     patches: [
-      {
-        file: 'workers/erase.js',
-        find: 'await beginErasing(client, userTables)',
-        replace: 'await beginErasing(client, userTables.slice(1))',
-      },
+      [
+        'workers/erase.js',
+        'await beginErasing(client, userTables)',
+        'await beginErasing(client, userTables.slice(1))',
+      ],
     ],
     faults: ['passes rest'],
     shows: ['not completed', 'left on the disk'],
@@ -406,11 +340,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'counts without masked rows',
     patches: [
-      {
-        file: 'src/privacy/deletion/round-keys.js',
-        find: 'clickhouse_settings: withMasked',
-        replace: 'clickhouse_settings: {}',
-      },
+      ['src/privacy/deletion/round-keys.js', 'clickhouse_settings: withMasked', 'clickhouse_settings: {}'],
     ],
     faults: ['passes rest'],
     shows: ['left on the disk'],
@@ -419,18 +349,18 @@ export const mutants: readonly Mutant[] = [
     name: 'loses masks in moves',
     layout: 'three',
     patches: [
-      {
-        file: moveRows,
-        find: 'FORMAT Native`,\n        query_params: { partition },\n        clickhouse_settings: {',
-        replace: 'FORMAT Native`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
-      },
+      [
+        moveRows,
+        'FORMAT Native`,\n        query_params: { partition },\n        clickhouse_settings: {',
+        'FORMAT Native`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
+      ],
       // Otherwise the comparison of the copy finds the missing masks.
-      { file: moveRows, find: 'settings = {}', replace: 'settings = withMasked' },
-      {
-        file: moveRows,
-        find: ')`,\n        query_params: { partition },\n        clickhouse_settings: {',
-        replace: ')`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
-      },
+      [moveRows, 'settings = {}', 'settings = withMasked'],
+      [
+        moveRows,
+        ')`,\n        query_params: { partition },\n        clickhouse_settings: {',
+        ')`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
+      ],
     ],
     faults: Array(3).fill('shard moved while users are hidden'),
     shows: ['shown though hidden'],
@@ -445,26 +375,14 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'acknowledges what no replica has',
     layout: 'nodes',
-    patches: [
-      {
-        file: replicas,
-        find: 'const isConfirmed = found >= demand.replicas;',
-        replace: 'const isConfirmed = true;',
-      },
-    ],
+    patches: [[replicas, 'const isConfirmed = found >= demand.replicas;', 'const isConfirmed = true;']],
     faults: Array(2).fill('primary cut off from the other hosts'),
     shows: ['lost'],
   },
   {
     name: 'sends a commit again as another one',
     layout: 'nodes',
-    patches: [
-      {
-        file: 'src/ingest/attempts.js',
-        find: 'commitRepeats.inc();',
-        replace: '(args[1] = sequence += 1);',
-      },
-    ],
+    patches: [['src/ingest/attempts.js', 'commitRepeats.inc();', '(args[1] = sequence += 1);']],
     faults: ['primary frozen', 'primary cut off', 'primary frozen'],
     shows: ['doubled'],
   },
@@ -473,11 +391,7 @@ export const mutants: readonly Mutant[] = [
     layout: 'nodes',
     patches: [
       ...storesWithoutReplicas,
-      {
-        file: 'src/redis/take-over-shard-1.lua',
-        find: "redis.call('HDEL', KEYS[1], field)",
-        replace: '',
-      },
+      ['src/redis/take-over-shard-1.lua', "redis.call('HDEL', KEYS[1], field)", ''],
     ],
     faults: Array(3).fill('primary cut off from the other hosts'),
     shows: ['lost'],
@@ -488,16 +402,16 @@ export const mutants: readonly Mutant[] = [
     patches: [
       ...storesWithoutReplicas,
       // Numbers begin at half minutes, so that both primaries begin with the same ones.
-      {
-        file: commit,
-        find: 'last_number = math.max(last_number + 1, now_us)',
-        replace: 'last_number = math.max(last_number + 1, math.floor(now_us / 30000000) * 30000000)',
-      },
-      {
-        file: 'src/redis/take-over-shard-1.lua',
-        find: "redis.call('HSET', KEYS[1], 'last_number', string.format('%.0f', number))",
-        replace: '',
-      },
+      [
+        commit,
+        'last_number = math.max(last_number + 1, now_us)',
+        'last_number = math.max(last_number + 1, math.floor(now_us / 30000000) * 30000000)',
+      ],
+      [
+        'src/redis/take-over-shard-1.lua',
+        "redis.call('HSET', KEYS[1], 'last_number', string.format('%.0f', number))",
+        '',
+      ],
     ],
     faults: Array(3).fill('primary cut off from the other hosts'),
     shows: ['lost', 'doubled'],
@@ -514,7 +428,7 @@ export function applyMutant({ name, patches }: Mutant): string {
   cpSync(join(root, 'package.json'), join(copy, 'package.json'));
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
   for (const patch of patches) {
-    const file = join(copy, 'dist', patch.file);
+    const file = join(copy, 'dist', patch[0]);
     writeFileSync(file, patchedText(name, patch, readFileSync(file, 'utf8')));
   }
   // The programs are bundles of these files.
@@ -525,19 +439,19 @@ export function applyMutant({ name, patches }: Mutant): string {
 /** Patches the text of a compiled file. Throws unless the patch's text occurs exactly once. */
 export function patchedText(
   mutant: string,
-  { file, find, replace }: Patch,
+  [file, find, replacement]: Patch,
   text = readFileSync(join(dist, file), 'utf8'),
 ): string {
   if (text.split(find).length !== 2) {
     throw new Error(`mutant "${mutant}": ${file} does not have this text once: ${find}`);
   }
-  return text.replace(find, () => replace);
+  return text.replace(find, () => replacement);
 }
 
 /** The commit script of a mutant; undefined if the mutant does not change it. */
 export function commitScriptOf({ name, patches }: Mutant): string | undefined {
   return patches
-    .filter(({ file }) => file === commit)
+    .filter(([file]) => file === commit)
     .reduce<string | undefined>((text, patch) => patchedText(name, patch, text), undefined);
 }
 

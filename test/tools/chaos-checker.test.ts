@@ -604,8 +604,5 @@ test('the commit script of every mutant still runs, so that it breaks only its p
 
 test('every mutant of the service still has the text that it changes', () => {
   for (const mutant of mutants) for (const patch of mutant.patches) patchedText(mutant.name, patch);
-  assert.throws(
-    () => patchedText('none', { file: 'workers/store.js', find: 'no such text', replace: '' }),
-    /no such text/,
-  );
+  assert.throws(() => patchedText('none', ['workers/store.js', 'no such text', '']), /no such text/);
 });
