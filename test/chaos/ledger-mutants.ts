@@ -82,8 +82,8 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     patches: [
       [
         stamps,
-        'return { bytes: stamped.subarray(0, length), rows };',
-        'const half = stamped.indexOf(0x0a, length >> 1) + 1;\nreturn { bytes: stamped.subarray(0, rows > 500 ? half : length), rows };',
+        'stamped.subarray(0, length), rows',
+        'stamped.subarray(0, rows > 500 ? stamped.indexOf(0x0a, length >> 1) + 1 : length), rows',
       ],
     ],
   },
@@ -167,7 +167,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
   },
   {
     name: 'skips the booking of a deletion',
-    patches: [['workers/round/empty.js', "await recordTaken(clickhouse, table, predicate, 'deleted');", '']],
+    patches: [['workers/round/empty.js', "await recordTaken(clickhouse, table, removed, 'deleted');", '']],
   },
   {
     name: 'deletes more than it books',
@@ -187,7 +187,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
         'clickhouse_settings: { max_threads: 1,',
         "clickhouse_settings: { ...(term === 'stored' ? { apply_deleted_mask: 0 } : {}), max_threads: 1,",
       ],
-      ['src/clickhouse/masks.js', '<= erasedBytesMax)', '< 0)'],
+      ['workers/round/empty.js', '<= options.erasure.atOnceBytesMax', '< 0'],
       ['workers/erase.js', 'if (bytes === 0 ||', 'if (true ||'],
     ],
   },
