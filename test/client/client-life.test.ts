@@ -17,7 +17,7 @@ import {
   tabsMax,
 } from '../support/client-life.js';
 import { failure, type ReceivedRequest } from '../support/client-world.js';
-import fc from '../support/fast-check.js';
+import fc, { runs } from '../support/fast-check.js';
 
 const baseUrl = 'https://events.example';
 const idleMs = clientLimits.webSessionIdleMs;
@@ -182,7 +182,7 @@ test('all calls of a visitor in several tabs arrive once, for the right user and
       await life.settle();
       life.check(true);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });
 
@@ -194,6 +194,6 @@ test('while storage fills up or is emptied, calls still arrive once for the righ
       await life.settle();
       life.check(false);
     }),
-    { numRuns: 300 },
+    { numRuns: runs(300) },
   );
 });

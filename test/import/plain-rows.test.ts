@@ -6,7 +6,7 @@ import { lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
 import { createMapper } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { Row } from '../../src/import/row.js';
-import fc from '../support/fast-check.js';
+import fc, { runs } from '../support/fast-check.js';
 
 const optionsOf = (args: readonly string[]) =>
   readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions;
@@ -139,7 +139,7 @@ test('every row becomes the same record, or gets the same fault, as without the 
     .tuple(fields, fc.dictionary(name, any, { maxKeys: 4 }), fc.nat(1e6), fc.boolean())
     .map(([own, others, place, surrogates]) => rowOf({ ...others, ...own }, place, surrogates));
   fc.assert(fc.property(fc.constantFrom(...mappings), fc.array(row, { maxLength: 4 }), assertAlike), {
-    numRuns: 3000,
+    numRuns: runs(3_000),
   });
 });
 

@@ -192,10 +192,13 @@ export function isThorough(path: string): boolean {
   return thorough.includes(nameOf(path));
 }
 
-/** Whether this process leaves a test of this file out. `npm test` sets the variable. */
-export function leavesOut(path: string, test: string, tier = process.env.TEST_TIER): boolean {
+/** Whether this process belongs to `npm test`, which sets the variable. */
+export const isUsualTier = process.env.TEST_TIER === 'usual';
+
+/** Whether this process leaves a test of this file out. */
+export function leavesOut(path: string, test: string, isUsual = isUsualTier): boolean {
   const starts = thoroughTests[nameOf(path)] ?? [];
-  return tier === 'usual' && starts.some((start) => test.startsWith(start));
+  return isUsual && starts.some((start) => test.startsWith(start));
 }
 
 /** The files of which `npm test` leaves out tests, with the beginnings of their names. */

@@ -268,11 +268,7 @@ test('single tests that only `test:all` has are left out of `npm test` alone, an
   const [[name, [start = '']]] = partlyThorough() as [readonly [string, readonly string[]]];
   const path = `dist/test/any/${name}.test.js`;
   assert.deepEqual(
-    [
-      leavesOut(path, `${start} …`, 'usual'),
-      leavesOut(path, 'another', 'usual'),
-      leavesOut(path, start, 'all'),
-    ],
+    [leavesOut(path, `${start} …`, true), leavesOut(path, 'another', true), leavesOut(path, start, false)],
     [true, false, false],
   );
 });

@@ -11,7 +11,7 @@ import { prepareSegment } from '../../src/ingest/segment.js';
 import { parseDocument } from '../../src/parsing/document.js';
 import { readLargeDocument } from '../../src/parsing/large-document.js';
 import { atOnce, type Steps } from '../../src/parsing/steps.js';
-import fc from '../support/fast-check.js';
+import fc, { runs } from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 
 const list = { field: 'events', recordsMax: 5 };
@@ -118,7 +118,7 @@ describe('a large document', () => {
     const valid = fc
       .dictionary(fc.constantFrom('events', 'a', 'b'), fc.array(fc.jsonValue(), { maxLength: 5 }))
       .map((value) => JSON.stringify(value));
-    fc.assert(fc.property(fc.oneof(noise, valid), assertSame), { numRuns: 5_000 });
+    fc.assert(fc.property(fc.oneof(noise, valid), assertSame), { numRuns: runs(5_000) });
   });
 
   test('has characters of several bytes decoded whole, wherever its chunks end', () => {

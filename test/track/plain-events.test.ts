@@ -21,7 +21,7 @@ import {
 import type { NamedLimit } from '../../src/ingest/request-limits.js';
 import { parseDocument } from '../../src/parsing/document.js';
 import type { LiveEnvironment } from '../../src/registry/environments.js';
-import fc from '../support/fast-check.js';
+import fc, { runs } from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 
 const nowMs = Date.parse('2026-05-01T00:00:00Z');
@@ -350,14 +350,14 @@ describe('has the same result as the full way, or leaves the request to it:', ()
 
   test('requests of every shape', () => {
     let taken = 0;
-    const runs = 3000;
+    const count = runs(3_000);
     fc.assert(
       fc.property(request, (body) => {
         if (agreesOn(body)) taken += 1;
       }),
-      { numRuns: runs },
+      { numRuns: count },
     );
-    assert.ok(taken > runs / 10, `only ${taken} of ${runs} were plain`);
+    assert.ok(taken > count / 10, `only ${taken} of ${count} were plain`);
   });
 
   test('usual requests with some bytes changed', () => {
@@ -409,7 +409,7 @@ describe('has the same result as the full way, or leaves the request to it:', ()
           agreesOn(bytes);
         },
       ),
-      { numRuns: 6000 },
+      { numRuns: runs(6_000) },
     );
   });
 });

@@ -14,12 +14,12 @@ import { cutToCodePoints } from '../../src/parsing/code-points.js';
 import { createEnvironment, unlimited } from '../harness/accounts.js';
 import { type Between, storedEvents, track, untilStored } from '../harness/track.js';
 import { checkAccepted, type Ledger, openLedger } from '../harness/track-rows.js';
-import fc from '../support/fast-check.js';
+import fc, { runs } from '../support/fast-check.js';
 import { sharedSluice } from '../support/sluice.js';
 
 const sluice = await sharedSluice();
 
-const pureRuns = 10_000;
+const pureRuns = runs(10_000);
 
 // Every code point that is no surrogate. Code points that break careless code come more often than by chance.
 const character = fc.oneof(
@@ -532,7 +532,7 @@ describe('valid events', () => {
           for (const event of events) expectEvent(ledger, event, { fromMs, toMs: Date.now() });
         },
       ),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
     await ledger.check();
   });
@@ -545,7 +545,7 @@ describe('valid events', () => {
         checkAccepted(await track(sluice.baseUrl, { body: { app_id: ledger.appId, ...event } }));
         expectEvent(ledger, event, { fromMs, toMs: Date.now() });
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
     await ledger.check();
   });
@@ -578,7 +578,7 @@ describe('one fault', () => {
           }
         },
       ),
-      { numRuns: 120 },
+      { numRuns: runs(120) },
     );
     await ledger.check();
   });
@@ -618,7 +618,7 @@ describe('garbage', () => {
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), header, header, async (body, type, encoding) => {
         await sendGarbage(body, { 'content-type': type ?? 'application/json', 'content-encoding': encoding });
       }),
-      { numRuns: 400 },
+      { numRuns: runs(400) },
     );
   });
 
@@ -646,7 +646,7 @@ describe('garbage', () => {
       fc.asyncProperty(document, async (value) => {
         await sendGarbage(Buffer.from(JSON.stringify(value)));
       }),
-      { numRuns: 600 },
+      { numRuns: runs(600) },
     );
   });
 
@@ -673,7 +673,7 @@ describe('garbage', () => {
           if (await sendGarbage(body, zips ? { 'content-encoding': 'gzip' } : {})) accepted += 1;
         },
       ),
-      { numRuns: 600 },
+      { numRuns: runs(600) },
     );
     const stored = await untilStored(sluice, appId, accepted);
     assert.equal(stored.length, accepted);
