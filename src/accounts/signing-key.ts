@@ -18,7 +18,7 @@ export type PublicSigningKey = {
 };
 
 /** Makes the key unless there is one. Settles when ClickHouse has it too. Rejects with StateNotLoaded. */
-export async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   await changeRegistry(redis, ({ signingKey }) => ({
     changes: signingKey === undefined ? [{ key: signingKeyKey, document: newSigningKey() }] : [],
     result: undefined,

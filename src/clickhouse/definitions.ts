@@ -7,7 +7,7 @@ import { Unavailable } from '../contract/errors.js';
 import { definitions } from '../tuning.js';
 import { readRow } from './answers.js';
 import type { ClickHouseClient } from './client.js';
-import { databaseIn, onAllReplicas } from './replication.js';
+import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 const MiB = 1024 * 1024;
 
@@ -45,6 +45,26 @@ export async function changeDefinition(
   await assertRoom(client, 'a change of a definition', definitions.roomBytesMin);
   await client.command({ query });
   await assertWritten(client, changed);
+}
+
+/**
+ * Runs a statement that creates a database or, as `DATABASE.TABLE`, a table unless it is there. What is there needs no room: a deployment
+ * that has stopped on a full disk starts there again, and accepts records.
+ */
+export async function createUnlessThere(
+  client: ClickHouseClient,
+  name: string,
+  query: string,
+): Promise<void> {
+  const { isThere } = await readRow<{ isThere: number }>(client, {
+    query: `SELECT count() > 0 AS isThere
+      FROM (SELECT name FROM system.databases UNION ALL SELECT concat(database, '.', name) FROM system.tables)
+      WHERE name = {name:String}`,
+    query_params: { name },
+  });
+  // Of several replicas only one was asked.
+  if (isThere && !hasReplicas(client)) return;
+  await changeDefinition(client, name.includes('.') ? [name] : [], query);
 }
 
 /** Rejects with DefinitionLost if the definition of one of these tables cannot be read from its file, on some replica. */

@@ -14,9 +14,9 @@ import {
   faultCodes,
   insertRows,
 } from './client.js';
-import { changeDefinition } from './definitions.js';
+import { changeDefinition, createUnlessThere } from './definitions.js';
 import { MigrationError } from './migration-error.js';
-import { clusterClause, engineOf, type Replication } from './replication.js';
+import { clusterClause, databaseOf, engineOf, type Replication } from './replication.js';
 import { createScratchDatabase } from './scratch.js';
 import { numberServers } from './server-numbers.js';
 import { makeLocalViews, readCopiedPlaces, spanServers } from './spanning-views.js';
@@ -61,7 +61,7 @@ export async function migrate(
   const client = connectClickHouse({ ...options, ...kind });
   try {
     const creation = renderSql(`CREATE DATABASE IF NOT EXISTS ${database} {{on_cluster}}`, kind);
-    await changeDefinition(server, [], creation);
+    await createUnlessThere(server, database, creation);
     await createScratchDatabase(client).catch((error: unknown) => {
       if (codeOfFault(error) !== faultCodes.accessDenied) throw error;
       throw new MigrationError(
@@ -119,9 +119,10 @@ async function applyMissing(
   migrations: readonly Migration[],
 ): Promise<string[]> {
   const run = (sql: string) => changeDefinition(client, definedBy(sql), renderSql(sql, kind));
-  await run(`CREATE TABLE IF NOT EXISTS migrations {{on_cluster}}
+  const creation = `CREATE TABLE IF NOT EXISTS migrations {{on_cluster}}
     (name String, checksum String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))
-    ENGINE = {{engine MergeTree}} ORDER BY name SETTINGS fsync_after_insert = 1`);
+    ENGINE = {{engine MergeTree}} ORDER BY name SETTINGS fsync_after_insert = 1`;
+  await createUnlessThere(client, `${databaseOf(client)}.migrations`, renderSql(creation, kind));
 
   const applied = await readApplied(client);
   const known = new Map(migrations.map((migration) => [migration.name, migration.checksum]));

@@ -7,7 +7,7 @@
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
-import { changeDefinition, DefinitionLost } from './definitions.js';
+import { changeDefinition, createUnlessThere, DefinitionLost } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
 import { scratchDatabase } from './tables.js';
@@ -29,11 +29,8 @@ export function scratchName(client: ClickHouseClient, table: string): string {
 /** Creates the database of such tables where they are in memory. */
 export async function createScratchDatabase(client: ClickHouseClient): Promise<void> {
   if (hasReplicas(client)) return;
-  await changeDefinition(
-    client,
-    [],
-    `CREATE DATABASE IF NOT EXISTS ${scratchDatabaseOf(client)} ENGINE = Memory`,
-  );
+  const database = scratchDatabaseOf(client);
+  await createUnlessThere(client, database, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Memory`);
 }
 
 /** The names, as `scratchName` gives them, of such tables with this prefix that are at least this old. */

@@ -4,8 +4,9 @@
 import { randomBytes } from 'node:crypto';
 import { type Answering, readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
-import { changeDefinition } from './definitions.js';
+import { createUnlessThere } from './definitions.js';
 import { MigrationError } from './migration-error.js';
+import { databaseOf } from './replication.js';
 
 export type ServerNumber = { readonly number: number; readonly deployment: string };
 
@@ -13,9 +14,9 @@ export type ServerNumber = { readonly number: number; readonly deployment: strin
 export async function numberServers(clients: readonly ClickHouseClient[]): Promise<void> {
   const stored: (ServerNumber | undefined)[] = [];
   for (const client of clients) {
-    await changeDefinition(
+    await createUnlessThere(
       client,
-      ['server_number'],
+      `${databaseOf(client)}.server_number`,
       `CREATE TABLE IF NOT EXISTS server_number (number UInt16, deployment String)
         ENGINE = MergeTree ORDER BY number SETTINGS fsync_after_insert = 1`,
     );

@@ -1,4 +1,4 @@
-// ClickHouse's disk is full to the last byte while a deletion is pending; ClickHouse is killed there, and then there is room again.
+// ClickHouse's disk is full to the last byte while a deletion is pending, or when the service starts; then there is room again.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -22,6 +22,7 @@ import {
   untilComplete,
   untilStored,
 } from '../harness/deletion.js';
+import { startRedis } from '../harness/redis.js';
 import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/sluice.js';
 import { tempDir } from '../harness/temp-dir.js';
@@ -158,3 +159,31 @@ for (const [kind, tool] of [
     },
   );
 }
+
+test(
+  'a deployment that was stopped starts again on a full disk, and stores what it accepted there',
+  needs('mount'),
+  async () => {
+    const dir = disks.tmpfs();
+    const [clickhouse, redis] = await Promise.all([
+      startClickHouse({ dir }),
+      startRedis({ appendfsync: 'no' }),
+    ]);
+    open.push(
+      () => clickhouse.remove(),
+      () => redis.remove(),
+    );
+    const env = { CLICKHOUSE_URL: clickhouse.url, CLICKHOUSE_DATABASE: 'sluice' };
+    const begun = await startSluice({ clickhouse, redis, env });
+    await begun.stop();
+    await until(async () => (await clickhouse.query(underWay)).trim() === '0', 'nothing is being written');
+    fill(dir);
+
+    const sluice = await startSluice({ clickhouse, redis, env });
+    open.push(() => sluice.stop());
+    await sendEvents(sluice, sluice.appId, 'stay', [{ identity: 'ada' }]);
+    free(dir);
+    await untilStored(sluice);
+    assert.deepEqual(await sluice.rows('SELECT identity FROM sluice.events'), [{ identity: 'ada' }]);
+  },
+);

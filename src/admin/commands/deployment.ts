@@ -1,7 +1,7 @@
 // Commands on the deployment as a whole, for operators: refused rows, the index of keys, shards, backups, and the state of Redis.
 
 import { listPeople } from '../../accounts/people/people.js';
-import { makeSigningKey } from '../../accounts/signing-key.js';
+import { readSigningKey } from '../../accounts/signing-key.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, backups, loads, storing } from '../../contract/limits.js';
 import { operatorsOnly } from '../../contract/roles.js';
@@ -153,7 +153,7 @@ export const deploymentCommands = {
     run: async (context) => {
       const { redis, clickhouse } = context;
       const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);
-      await makeSigningKey(redis, clickhouse);
+      await readSigningKey(redis, clickhouse);
       const demo = how === 'created' ? await createDemoAccount(redis) : undefined;
       if (demo !== undefined) await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
       const account = demo?.account ?? (await findDemoAccount(redis));
