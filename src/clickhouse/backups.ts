@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { tables } from '../contract/records.js';
 import { definitions } from '../tuning.js';
-import { readRows } from './answers.js';
+import { readRow, readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { BackupExists, BackupFailed, BackupMissing } from './backup-faults.js';
 import { type ClickHouseClient, faultCodes } from './client.js';
@@ -53,16 +53,31 @@ const tablesOfSecondPart = [keysTable, takenRecordsTable] as const;
 
 const markTable = 'migrations';
 
-/** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is done. See `make`. */
+/** An earlier backup, and when it began; undefined if that is not known. */
+export type Base = { readonly name: string; readonly beganAt: Date | undefined };
+
+/**
+ * Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is done. Rejects with NoRoom, before it writes
+ * anything, if there is too little room. See `make`.
+ */
 export function makeBackup(
   client: ClickHouseClient,
   database: string,
   name: string,
-  base: string | undefined,
+  base: Base | undefined,
   isContinued: boolean,
 ): Promise<number> {
   const others = unkeptTables.map((table) => `${database}.${table}`).join(', ');
-  return make(client, `DATABASE ${database} EXCEPT TABLES ${others}`, name, base, isContinued);
+  const what = `DATABASE ${database} EXCEPT TABLES ${others}`;
+  return make(client, what, name, base?.name, isContinued, async () => {
+    const { bytes } = await readRow<{ bytes: string }>(client, {
+      // With a base only files of later parts are copied.
+      query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
+        WHERE active AND database = {database:String} AND toUnixTimestamp(modification_time) >= {since:UInt64}`,
+      query_params: { database, since: Math.floor((base?.beganAt?.getTime() ?? 0) / 1000) },
+    });
+    await assertRoom(client, 'a backup', Number(bytes), 'backups');
+  });
 }
 
 /** Makes the second part of a backup on the basis of its first part. */
@@ -116,13 +131,17 @@ export async function withTableOf<Result>(
   return result;
 }
 
-/** If `isContinued`, a backup that the server has made or is making is not started again; otherwise ClickHouse refuses its name. */
+/**
+ * If `isContinued`, a backup that the server has made or is making is not started again; otherwise ClickHouse refuses its name. `check`: called
+ * before one is started.
+ */
 async function make(
   client: ClickHouseClient,
   what: string,
   name: string,
   base: string | undefined,
   isContinued: boolean,
+  check?: () => Promise<void>,
 ): Promise<number> {
   const findBegun = async () => {
     const known = isContinued ? await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED')") : [];
@@ -130,6 +149,7 @@ async function make(
   };
   const begun = await findBegun();
   if (begun !== undefined) return untilDone(client, begun.id);
+  await check?.();
   const id = randomUUID();
   const settings = [`id = '${id}'`, ...(base === undefined ? [] : [`base_backup = ${onDisk(base)}`])];
   try {

@@ -11,11 +11,14 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 const MiB = 1024 * 1024;
 
+/** The disks by their names in ClickHouse's configuration. */
+type Disk = 'default' | 'backups';
+
 /** ClickHouse's disk has too little room. Nothing was changed; try again when there is room. */
 export class NoRoom extends Unavailable {
-  constructor(what: string, freeBytes: number, bytesMin: number) {
+  constructor(what: string, disk: Disk, freeBytes: number, bytesMin: number) {
     super(
-      `ClickHouse's disk has ${Math.floor(freeBytes / MiB)} MiB free, but ${what} needs ${Math.ceil(bytesMin / MiB)} MiB: make room on it`,
+      `ClickHouse's disk ${disk === 'backups' ? 'for backups ' : ''}has ${Math.floor(freeBytes / MiB)} MiB free, but ${what} needs ${Math.ceil(bytesMin / MiB)} MiB: make room on it`,
     );
   }
 }
@@ -23,14 +26,23 @@ export class NoRoom extends Unavailable {
 /** The file of a changed definition cannot be read: ClickHouse knows the definition only until it is restarted. */
 export class DefinitionLost extends Error {}
 
-/** Rejects with NoRoom unless ClickHouse, on each replica, has this much room on the disk of its definitions. */
-export async function assertRoom(client: ClickHouseClient, what: string, bytesMin: number): Promise<void> {
+/**
+ * Rejects with NoRoom unless ClickHouse, on each replica, has this much room on the disk of its definitions, or on another of its disks.
+ */
+export async function assertRoom(
+  client: ClickHouseClient,
+  what: string,
+  bytesMin: number,
+  disk: Disk = 'default',
+): Promise<void> {
   const row = await readRow<{ free: string; disks: string }>(client, {
-    // Tables and backups may be on other disks. A disk without a limit is not listed.
+    // A disk without a limit is not listed.
     query: `SELECT toString(min(unreserved_space)) AS free, toString(count()) AS disks
-      FROM ${onAllReplicas(client, 'system.disks')} WHERE name = 'default'`,
+      FROM ${onAllReplicas(client, 'system.disks')} WHERE name = {disk:String}`,
+    query_params: { disk },
   });
-  if (row.disks !== '0' && Number(row.free) < bytesMin) throw new NoRoom(what, Number(row.free), bytesMin);
+  if (row.disks !== '0' && Number(row.free) < bytesMin)
+    throw new NoRoom(what, disk, Number(row.free), bytesMin);
 }
 
 /**

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { BackupExists, BackupFailed, BackupMissing } from '../clickhouse/backup-faults.js';
 import {
+  type Base,
   backupOf,
   backupStates,
   keysOfBackup,
@@ -12,6 +13,7 @@ import {
   markEnd,
 } from '../clickhouse/backups.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { NoRoom } from '../clickhouse/definitions.js';
 import { tablesOfSchema } from '../clickhouse/migrate.js';
 import { reachableServers, serversOf } from '../clickhouse/servers.js';
 import { readTableIds } from '../clickhouse/staging.js';
@@ -97,11 +99,13 @@ async function makeParts(
   const crash = createCrashPoint(config.crashAt);
   try {
     await copyChanges(redis, clickhouse);
+    const baseBegan = (await readBackups(redis)).find((each) => each.name === base)?.began_at;
+    const beganAt = baseBegan === undefined ? undefined : new Date(baseBegan);
     const makeFirst = async (client: ClickHouseClient, server: number) => {
-      const makeFrom = (from: string | undefined) =>
+      const makeFrom = (from: Base | undefined) =>
         makeBackup(client, database, backupOf(name, server), from, isContinued);
       if (base === undefined) return makeFrom(undefined);
-      return makeFrom(backupOf(base, server)).catch((error: unknown) => {
+      return makeFrom({ name: backupOf(base, server), beganAt }).catch((error: unknown) => {
         // A server that was added since the base was made makes a full backup.
         if (server > 0 && error instanceof BackupMissing) return makeFrom(undefined);
         throw error;
@@ -133,7 +137,7 @@ async function makeParts(
       throw new AdministrationError(
         `the backup ${name} cannot be continued, since ClickHouse was restarted: make one with another name`,
       );
-    if (!(error instanceof BackupFailed)) throw error;
+    if (!(error instanceof BackupFailed || error instanceof NoRoom)) throw error;
     // This process may have been paused, and another one may have continued the backup in the meantime.
     if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
       throw new AdministrationError(`another process has continued the backup ${name}: see "backup list"`);

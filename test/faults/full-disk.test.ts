@@ -187,3 +187,38 @@ test(
     assert.deepEqual(await sluice.rows('SELECT identity FROM sluice.events'), [{ identity: 'ada' }]);
   },
 );
+
+test(
+  'a backup without room is refused before it fills the disk, and records are stored',
+  needs('mount'),
+  async () => {
+    const dir = disks.tmpfs();
+    const clickhouse = await startClickHouse({ dir });
+    open.push(() => clickhouse.remove());
+    const env = { CLICKHOUSE_URL: clickhouse.url, CLICKHOUSE_DATABASE: 'sluice' };
+    const sluice = await startSluice({ clickhouse, env });
+    open.push(() => sluice.stop());
+    // A table of somebody else, of 48 MiB that cannot be compressed.
+    await clickhouse.query(
+      `CREATE TABLE sluice.own ENGINE = MergeTree ORDER BY tuple()
+      AS SELECT randomString(1048576) AS text FROM numbers(48)`,
+    );
+    const room = 40 * 1024 * 1024;
+    const { bavail, bsize } = statfsSync(dir);
+    spawnSync('fallocate', ['-l', String(bavail * bsize - room), join(dir, 'ballast-large')]);
+    await assert.rejects(
+      sluice.admin('backup', 'create', 'large'),
+      /the backup failed: ClickHouse's disk for backups has \d+ MiB free, but a backup needs \d+ MiB: make room on it/,
+    );
+    assert.deepEqual(await sluice.admin('backup', 'list'), []);
+    await sendEvents(sluice, sluice.appId, 'stay', [{ identity: 'ada' }]);
+    await untilStored(sluice);
+    free(dir);
+    const first = (await sluice.admin('backup', 'create', 'large')) as { bytes: number };
+    assert.ok(first.bytes > room);
+    const left = statfsSync(dir);
+    spawnSync('fallocate', ['-l', String(left.bavail * left.bsize - room), join(dir, 'ballast-large')]);
+    const second = (await sluice.admin('backup', 'create', 'later', '--base', 'large')) as { bytes: number };
+    assert.ok(second.bytes < room);
+  },
+);

@@ -67,7 +67,7 @@ export function serverConfig({
       old_parts_lifetime: oldPartsLifetimeSeconds,
       min_free_disk_bytes_to_perform_insert: free.byInsertsBytes,
     })}</merge_tree>\n`,
-    `<storage_configuration>\n<disks>\n<default>\n${xmlElements({ keep_free_space_bytes: free.bytes })}</default>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n</backups>\n</disks>\n</storage_configuration>\n`,
+    `<storage_configuration>\n<disks>\n<default>\n${xmlElements({ keep_free_space_bytes: free.bytes })}</default>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n${xmlElements({ keep_free_space_bytes: free.bytes + free.byInsertsBytes })}</backups>\n</disks>\n</storage_configuration>\n`,
     '<backups>\n<allowed_disk>backups</allowed_disk>\n</backups>\n',
     cluster === undefined ? '' : remoteServers(cluster),
     '</clickhouse>\n',
