@@ -51,7 +51,7 @@ export type StoreResult = 'stored' | 'found' | 'gone';
 const attemptsMax = 10;
 
 /** For segments of the usual sizes with their stamps. */
-const spares = createSpareBuffers(8 * 1024 * 1024, 2);
+const spares = createSpareBuffers(2 * 1024 * 1024, 16 * 1024 * 1024);
 
 /**
  * Whether a job's first try may insert without looking for the marker first, which saves a third of its statements. If another

@@ -148,6 +148,9 @@ export type Packed = {
   readonly tables: readonly (string | number | Buffer)[];
 };
 
+/** Where decisions are written. They rarely have a tenth of the bytes that they might have. */
+let scratch = Buffer.alloc(0);
+
 /** Packs groups, numbering the rows from 0 in the order given. `take` makes the buffers of their rows. */
 export function packGroups(
   groups: readonly Group[],
@@ -169,7 +172,8 @@ export function packGroups(
     }
     if (group.limitsPassRepeats) oneByOne = 1;
   }
-  const packed = Buffer.allocUnsafe(decisionBytesMax);
+  if (scratch.length < decisionBytesMax) scratch = Buffer.allocUnsafeSlow(decisionBytesMax);
+  const packed = scratch;
   const rows: ReturnType<typeof newRows>[] = [];
   const argumentOf: number[] = [];
   const merged: Run[] = [];
@@ -250,7 +254,7 @@ export function packGroups(
   for (const run of merged) at = writeRun(packed, at, run);
   return {
     buffers: rows.map(({ into }) => into),
-    decisions: packed.subarray(0, at),
+    decisions: Buffer.from(packed.subarray(0, at)),
     tables: rows.flatMap(({ table, into, end, records, plain, claiming }) => {
       const name = tables[table] as TableName;
       const text = into.subarray(0, end);

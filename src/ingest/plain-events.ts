@@ -15,6 +15,7 @@ import {
   nowhere,
   skipBlanks,
 } from '../parsing/plain-json.js';
+import { bodyBuffers } from '../spare-buffers.js';
 import { isCommonTimestamp, readTimestamp } from './timestamp.js';
 
 type FieldName = keyof EventInput | 'app_id';
@@ -70,8 +71,29 @@ export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): Pl
     times ??= new Array(count);
     times[index] = time.text;
   }
-  const kept = spans.slice(first, first + count * spansEach);
-  return { appId, isBulk, count, body: owned ? body : Buffer.from(body), spans: kept, times };
+  const kept = copyOfSpans(first, first + count * spansEach);
+  return { appId, isBulk, count, body: owned ? body : copyOf(body), spans: kept, times };
+}
+
+/** To be called when nobody will read the events again. */
+export function forgetPlainEvents({ body, spans }: PlainEvents): void {
+  bodyBuffers.give(body);
+  bodyBuffers.give(spans);
+}
+
+function copyOf(body: Buffer): Buffer {
+  if (bodyBuffers.sizeFor(body.length) === body.length) return Buffer.from(body);
+  const copy = bodyBuffers.take(body.length).subarray(0, body.length);
+  copy.set(body);
+  return copy;
+}
+
+function copyOfSpans(start: number, end: number): Int32Array {
+  const bytes = (end - start) * spans.BYTES_PER_ELEMENT;
+  if (bodyBuffers.sizeFor(bytes) === bytes) return spans.slice(start, end);
+  const copy = new Int32Array(bodyBuffers.take(bytes).buffer, 0, end - start);
+  copy.set(spans.subarray(start, end));
+  return copy;
 }
 
 /** The text of a field; undefined if it is absent. */

@@ -136,15 +136,31 @@ function instantOfCommonBytes(bytes: Uint8Array, at: number): number | undefined
     bytes[at + 19] === 0x2e &&
     bytes[at + 23] === 0x5a;
   if (!punctuated) return undefined;
-  return instant(
-    digitsAt(bytes, at, 4),
-    digitsAt(bytes, at + 5, 2),
-    digitsAt(bytes, at + 8, 2),
-    digitsAt(bytes, at + 11, 2),
-    digitsAt(bytes, at + 14, 2),
-    digitsAt(bytes, at + 17, 2),
-    digitsAt(bytes, at + 20, 3),
-  );
+  const beganMs = haveSameDay(bytes, at) ? lastRead.ms : beginOfDay(bytes, at);
+  const hour = digitsAt(bytes, at + 11, 2);
+  const minute = digitsAt(bytes, at + 14, 2);
+  const second = digitsAt(bytes, at + 17, 2);
+  const ms = digitsAt(bytes, at + 20, 3);
+  if (!(hour <= 23 && minute <= 59 && second <= 59 && ms <= 999)) return undefined;
+  return beganMs === undefined ? undefined : beganMs + ((hour * 60 + minute) * 60 + second) * 1000 + ms;
+}
+
+/** The day that was read last, in its ten bytes: most events that come together are of one day. */
+const lastRead: { readonly bytes: Uint8Array; ms: number | undefined } = {
+  bytes: new Uint8Array(10),
+  ms: undefined,
+};
+
+function haveSameDay(bytes: Uint8Array, at: number): boolean {
+  for (let i = lastRead.bytes.length - 1; i >= 0; i--) if (bytes[at + i] !== lastRead.bytes[i]) return false;
+  return true;
+}
+
+function beginOfDay(bytes: Uint8Array, at: number): number | undefined {
+  lastRead.bytes.set(bytes.subarray(at, at + lastRead.bytes.length));
+  const [year, month, day] = [digitsAt(bytes, at, 4), digitsAt(bytes, at + 5, 2), digitsAt(bytes, at + 8, 2)];
+  lastRead.ms = instant(year, month, day, 0, 0, 0, 0);
+  return lastRead.ms;
 }
 
 const hyphen = 0x2d;

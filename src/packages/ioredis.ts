@@ -1,7 +1,7 @@
 // What we use of ioredis. The build makes one file of it (deploy/build.mjs).
 
 import type { Socket } from 'node:net';
-import { AbstractConnector, Redis } from 'ioredis';
+import { AbstractConnector, Command, Redis } from 'ioredis';
 
 export {
   Cluster,
@@ -34,3 +34,36 @@ Redis.prototype.disconnect = function (this: Redis, again = false) {
   if (!again && this.status === 'reconnecting') this.status = 'wait';
   disconnect.call(this, again);
 };
+
+const toWritable = Command.prototype.toWritable;
+const largeBytesMin = 16 * 1024;
+
+// The library copies a command with all its arguments into one new buffer. The arguments of a large one go to the socket as they are.
+// Commands of a pipeline are gathered first, so they have no place in the socket yet.
+Command.prototype.toWritable = function (this: Command & { pipelineIndex?: number }, socket: object) {
+  const args = this.args as readonly (string | Buffer)[];
+  if (this.pipelineIndex !== undefined || !args.some(isLarge)) return toWritable.call(this, socket);
+  const stream = socket as Socket;
+  stream.cork();
+  let text = `*${args.length + 1}\r\n${framed(this.name)}`;
+  for (const arg of args) {
+    if (typeof arg === 'string') {
+      text += framed(arg);
+    } else {
+      stream.write(`${text}$${arg.length}\r\n`);
+      stream.write(arg);
+      text = '\r\n';
+    }
+  }
+  // The library writes what is left.
+  process.nextTick(() => stream.uncork());
+  return text;
+};
+
+function isLarge(arg: string | Buffer): boolean {
+  return typeof arg !== 'string' && arg.length >= largeBytesMin;
+}
+
+function framed(text: string): string {
+  return `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
+}

@@ -10,7 +10,7 @@ import type { Exchange } from '../../src/http/protocol/exchange.js';
 import { eventKind } from '../../src/ingest/event.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { packGroups } from '../../src/ingest/pack.js';
-import { readPlainEvents } from '../../src/ingest/plain-events.js';
+import { forgetPlainEvents, type PlainEvents, readPlainEvents } from '../../src/ingest/plain-events.js';
 import {
   type LimitedGroup,
   type Prepared,
@@ -234,6 +234,24 @@ test('copies a body whose memory is reused', () => {
   const before = packed(preparePlain(eventKind, events, unlimited) as Ready);
   body.fill(0x20);
   assert.deepEqual(packed(preparePlain(eventKind, events, unlimited) as Ready), before);
+});
+
+test('copies into memory that is used again, but not before the events are forgotten', () => {
+  const read = (event: object) =>
+    readPlainEvents(
+      Buffer.from(bulk(...Array.from({ length: 300 }, () => event))),
+      false,
+      nowMs,
+    ) as PlainEvents;
+  const rowsOf = (events: PlainEvents) => packed(preparePlain(eventKind, events, unlimited) as Ready);
+  const [first, second] = [read(usual), read({ ...usual, event: 'Order Cancelled' })];
+  const rows = rowsOf(second);
+  const memory = [first.body.buffer, first.spans.buffer];
+  assert.ok(![second.body.buffer, second.spans.buffer].some((one) => memory.includes(one)));
+  forgetPlainEvents(first);
+  const third = read({ ...usual, event: 'Order Delivered' });
+  assert.ok(third.body.buffer === memory[0] && third.spans.buffer === memory[1]);
+  assert.deepEqual(rowsOf(second), rows);
 });
 
 test('keeps no more memory of a compressed body than its inflated length', async () => {

@@ -194,6 +194,21 @@ describe('bulk requests of many', () => {
     }
   });
 
+  test('store each their own events when they come at once, though they take turns with the same memory', async () => {
+    const send = async (name: string) => {
+      const events = Array.from({ length: 40 }, (_, index) => {
+        const properties = Object.fromEntries(
+          ['a', 'b', 'c', 'd'].map((key) => [key, `${name} ${index} `.padEnd(lengths.propertyValueMax, key)]),
+        );
+        return { event: element(name), properties };
+      });
+      checkAccepted(await bulk(events.map(({ event, properties }) => ({ ...event, properties }))));
+      for (const { event, properties } of events) ledger.expect(event, { properties });
+    };
+    for (let round = 1; round <= 5; round++)
+      await Promise.all(['one', 'two', 'three', 'four', 'five'].map((name) => send(`${name} of ${round}`)));
+  });
+
   test('store the good elements and name each bad one, in order', async () => {
     const good = ['first', 'second', 'third'].map((name) => element(`good: ${name}`));
     const reply = await bulk([

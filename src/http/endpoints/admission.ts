@@ -19,6 +19,7 @@ import { type RecordList, readLargeDocument } from '../../parsing/large-document
 import type { Steps } from '../../parsing/steps.js';
 import type { Suppressions } from '../../privacy/suppression/suppressions.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
+import { bodyBuffers } from '../../spare-buffers.js';
 import { bodyGuard } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -131,7 +132,9 @@ export function createAdmission(
 
   function* readLarge(exchange: Exchange, body: Buffer, receivedMs: number): Steps<void> {
     const document = yield* readLargeDocument(body, steps.list, steps.propertyFields);
-    receiveDocument(exchange, document, body.length, receivedMs);
+    const bytes = body.length;
+    bodyBuffers.give(body);
+    receiveDocument(exchange, document, bytes, receivedMs);
   }
 
   function receiveDocument(

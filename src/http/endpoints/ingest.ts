@@ -6,6 +6,7 @@ import type { CommitResult } from '../../ingest/attempts.js';
 import { eventKind } from '../../ingest/event.js';
 import { identifyKind } from '../../ingest/identify.js';
 import { ignoredOf } from '../../ingest/ignored-fields.js';
+import { forgetPlainEvents } from '../../ingest/plain-events.js';
 import {
   isBulk,
   type PrepareContext,
@@ -30,7 +31,6 @@ import {
   type Admitted,
   admissionGuard,
   createAdmission,
-  type Ingestion,
   type IngestOptions,
   type Received,
   rejectionOf,
@@ -94,7 +94,10 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     const context = { environment, limitKeys, suppressions, nowMs, strictBulk: false };
     const prepared = preparePlain(kind, events, context);
     if (prepared === undefined) return false;
-    submit(exchange, prepared, environment, ingestion);
+    ingestion.committerOf(environment.shard).submit(prepared.submission, ([result]) => {
+      forgetPlainEvents(events);
+      exchange.run(answer, exchange, prepared, result as CommitResult, environment);
+    });
     return true;
   }
 
@@ -135,22 +138,15 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
       return admission.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
     }
     if (prepared.errors.length > 0) admission.noteElements(admitted, prepared.errors, elementsOf(admitted));
-    submit(exchange, prepared, environment, ingestion);
+    ingestion
+      .committerOf(environment.shard)
+      .submit(prepared.submission, ([result]) =>
+        exchange.run(answer, exchange, prepared, result as CommitResult, environment),
+      );
   }
 
   function elementsOf({ document }: Admitted): readonly unknown[] {
     return (document.value as Record<string, unknown[]>)[kind.bulk?.field ?? ''] ?? [];
-  }
-
-  function submit(
-    exchange: Exchange,
-    prepared: Ready,
-    environment: LiveEnvironment,
-    ingestion: Ingestion,
-  ): void {
-    const settle = ([result]: readonly CommitResult[]) =>
-      exchange.run(answer, exchange, prepared, result as CommitResult, environment);
-    ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
   }
 
   function answer(

@@ -3,6 +3,7 @@
 
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { bodyBuffers } from '../../spare-buffers.js';
 import { createRoom, overloaded, tooLarge } from './body-room.js';
 import type { Exchange } from './exchange.js';
 import type { MediaType } from './framing.js';
@@ -13,7 +14,10 @@ import { compressions, inflate } from './inflate.js';
 const smallRoom = createRoom(receiving.small);
 const largeRoom = createRoom(receiving.large);
 
-/** Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of a much larger buffer. */
+/**
+ * Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of a much larger buffer. Who has read an
+ * owned one may give it to `bodyBuffers`.
+ */
 export type TakeBody = (exchange: Exchange, body: Buffer, owned: boolean) => void;
 type Take = (body: Buffer, owned: boolean) => void;
 
@@ -133,7 +137,7 @@ function collectPieces(
 ): (piece: Buffer, last: boolean) => void {
   const { address } = exchange;
   const endBytes = length ?? bytesMax;
-  let held = Buffer.alloc(0);
+  let held: Buffer = Buffer.alloc(0);
   let bytes = 0;
   let pieces = 0;
   let isLarge = false;
@@ -161,21 +165,19 @@ function collectPieces(
     deadline = setTimeout(() => exchange.refuseAndClose(tooSlow), ms);
   };
 
-  /** Doubles the buffer, so that many small pieces cost no more than one large one. */
-  const grow = (capacity: number) => {
-    const larger = Buffer.allocUnsafeSlow(capacity);
+  const grow = (larger: Buffer) => {
     held.copy(larger, 0, 0, Math.min(bytes, held.length));
     held = larger;
   };
 
-  /** Keeps a piece. Returns false if there is no room. */
+  /** Keeps a piece. Returns false if there is no room. Doubles the buffer, so that many small pieces cost no more than one large one. */
   const keep = (piece: Buffer): boolean => {
     const needed = bytes + piece.length;
     if (needed > held.length) {
       const capacity = Math.min(endBytes, Math.max(needed, 2 * held.length));
       if (largeTaken === 0 && !smallRoom.take(address, capacity - held.length)) return false;
       if (largeTaken === 0) smallTaken += capacity - held.length;
-      grow(capacity);
+      grow(Buffer.allocUnsafeSlow(capacity));
     }
     piece.copy(held, bytes);
     bytes = needed;
@@ -190,13 +192,13 @@ function collectPieces(
     const settle = (isTaken: boolean) => {
       if (isPaused) exchange.resume();
       if (!isTaken) return refuseFor(overloaded);
-      largeTaken = endBytes;
-      if (length !== undefined) grow(length);
+      largeTaken = bodyBuffers.sizeFor(endBytes);
+      if (length !== undefined) grow(bodyBuffers.take(length));
       smallRoom.give(address, smallTaken);
       smallTaken = 0;
       beginDeadline();
     };
-    endWaiting = largeRoom.ask(address, endBytes, exchange.guard(settle));
+    endWaiting = largeRoom.ask(address, bodyBuffers.sizeFor(endBytes), exchange.guard(settle));
     if (largeTaken > 0 || exchange.ended) return;
     isPaused = true;
     exchange.pause();
@@ -208,14 +210,16 @@ function collectPieces(
     pieces += 1;
     if (pieces > receiving.piecesMax + bytes / receiving.pieceBytesMin) return exchange.cutOff();
     if (bytes + piece.length > endBytes) return exchange.refuseAndClose(tooLarge(bytesMax));
-    // The whole large body is already here, so it cannot wait for room.
-    if (
-      last &&
-      bytes === 0 &&
-      piece.length > receiving.smallBytesMax &&
-      largeRoom.take(address, piece.length)
-    )
-      largeTaken = piece.length;
+    // If there is room now, a large body needs no other buffer before its own. If all of it is already here, it cannot wait for room.
+    const known = last ? bytes + piece.length : length;
+    if (bytes === 0 && known !== undefined && known > receiving.smallBytesMax) {
+      const size = bodyBuffers.sizeFor(known);
+      if (largeRoom.take(address, size)) {
+        largeTaken = size;
+        isLarge = true;
+        grow(bodyBuffers.take(known));
+      }
+    }
     if (!keep(piece)) return refuseFor(overloaded);
     if (last) {
       clearTimeout(deadline);
