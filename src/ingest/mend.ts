@@ -137,7 +137,15 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
   return { value: record };
 }
 
-const tooMuchFlattened = rejection(
+/** Mends the properties of an event as `mendEvent` does; undefined if flattening takes more bytes than are left. */
+export function mendEventProperties(
+  properties: object,
+  context: MendContext,
+): Record<string, unknown> | undefined {
+  return mendProperties(properties, eventRules, context);
+}
+
+export const tooMuchFlattened = rejection(
   'too_long',
   "The keys of this request's nested properties have too many bytes when flattened; shorten them, or send fewer records in one request.",
   'properties',
@@ -250,9 +258,9 @@ function mendProperties(
     note('joined_array');
     keep(key, keyBytes, cutToCodePoints(joinArray(scalars), rules.valueMax));
   };
-  for (const [key, value] of Object.entries(properties)) {
+  for (const key in properties) {
     if (rules.reserved.has(key)) note('reserved_property');
-    else put(key, 0, value);
+    else put(key, 0, (properties as Readonly<Record<string, unknown>>)[key]);
   }
   return exceeded ? undefined : mended;
 }

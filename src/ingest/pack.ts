@@ -107,18 +107,18 @@ const rowEndBytesMax = 6;
 
 /** Upper bound of a group's packed size in bytes, even if it is alone in its commit. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
-  const decisions =
-    headBytes +
-    groupBytes +
-    environmentBytesMax +
-    limits.length * limitBytesMax +
-    records.length * recordDecisionBytesMax;
-  return decisions + records.rowBytesMax;
+  const decisions = headBytes + groupBytes + environmentBytesMax + limits.length * limitBytesMax;
+  return decisions + recordsBytesMax(records);
 }
 
 /** Upper bound of a record's share of its group's packed size. */
 export function recordBytesMax({ row }: IngestRecord): number {
   return recordDecisionBytesMax + rowEndBytesMax + Buffer.byteLength(row);
+}
+
+/** The same for all records of a group. */
+export function recordsBytesMax({ length, rowBytesMax }: Records): number {
+  return length * recordDecisionBytesMax + rowBytesMax;
 }
 
 /** Makes records from encoded rows. */

@@ -15,18 +15,11 @@ import { explain, refuseLoneSurrogates, wrongType } from '../parsing/explain.js'
 import { type CheckedEvent, eventKind } from './event.js';
 import { eventIdOfKey } from './event-id.js';
 import { identifyKind } from './identify.js';
-import { type MendContext, mendEvent, mendUserProperties } from './mend.js';
+import { type MendContext, mendEventProperties, mendUserProperties, tooMuchFlattened } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked } from './record-kind.js';
-import {
-  completeTimestamp,
-  isInSeconds,
-  readInstant,
-  readTimestamp,
-  timestampAdvice,
-  timestampOfEpochMs,
-} from './timestamp.js';
+import { completeTimestamp, isInSeconds, ofEpochMs, readInstant, timestampAdvice } from './timestamp.js';
 import { userPropertiesKind } from './user-properties.js';
 
 export type SegmentContext = CheckContext & {
@@ -97,30 +90,34 @@ function eventOf(
   more?: Message,
   screenName?: unknown,
 ): CheckedSegmentMessage | Rejection {
-  const timestamp = timeOf(message, context);
-  if (typeof timestamp === 'object') return timestamp;
-  const given = objectOf(message.properties);
-  const properties = { ...given, ...more };
-  const described = describeContext(message.context);
-  if (described !== undefined && !Object.hasOwn(properties, 'context')) properties.context = described;
+  const read = timeOf(message, context);
+  if ('code' in read) return read;
+  const properties = eventPropertiesOf(message, mending, more);
+  if (properties === undefined) return tooMuchFlattened;
   // Without undefined fields: a schema takes them for present.
-  const fields: Record<string, unknown> = {
-    properties: given === undefined ? message.properties : properties,
-  };
+  const fields: Record<string, unknown> = { properties };
   if (event !== undefined && event !== null) fields.event = event;
   if (user.userId === undefined) fields.identity = user.identity;
   else fields.user_id = user.userId;
   const session = sessionOf(message);
   if (session !== undefined) fields.session_id = session;
-  if (timestamp !== undefined) fields.timestamp = timestamp;
   const { messageId } = message;
   if (messageId !== undefined && messageId !== null) fields.idempotency_key = messageId;
-  const mended = mendEvent(fields, mending);
-  if ('code' in mended) return mended;
-  const checked = eventKind.check(mended.value, context);
+  const checked = eventKind.check(fields, context);
   if ('code' in checked) return checked;
-  const record = eventKind.encode(context.appId, withScreen(checked as CheckedEvent, screenName));
+  const timed = { ...(checked as CheckedEvent), time: read.text };
+  const record = eventKind.encode(context.appId, withScreen(timed, screenName));
   return { user, records: [{ record, named: user }] };
+}
+
+/** The mended properties of an event; undefined if flattening takes more bytes than are left. */
+function eventPropertiesOf(message: Message, mending: MendContext, more?: Message): unknown {
+  const given = objectOf(message.properties);
+  if (given === undefined) return message.properties;
+  const properties = more === undefined ? { ...given } : { ...given, ...more };
+  const described = describeContext(message.context);
+  if (described !== undefined && !Object.hasOwn(properties, 'context')) properties.context = described;
+  return mendEventProperties(properties, mending);
 }
 
 /** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */
@@ -204,13 +201,11 @@ function propertiesOf(
   const { properties } = mended.value as { properties: Properties };
   const checked = checkProperties(properties, new Set());
   if (typeof checked === 'object') return checked;
-  const time = timeOf(message, context);
-  if (typeof time === 'object') return time;
-  const read = time === undefined ? undefined : readTimestamp(time, context.nowMs);
-  if (read !== undefined && 'refused' in read) return rejection(read.refused, timestampAdvice, 'timestamp');
+  const read = timeOf(message, context);
+  if ('code' in read) return read;
   const key = claimOf(message.messageId, context, keyEnd);
   if ('code' in key) return key;
-  const record = userPropertiesKind.encode(context.appId, { ...user, properties, time: read?.text, ...key });
+  const record = userPropertiesKind.encode(context.appId, { ...user, properties, time: read.text, ...key });
   return { user, records: [{ record, named: user }] };
 }
 
@@ -268,14 +263,16 @@ function sessionOf(message: Message): string | undefined {
  * The time of the call. With sentAt only the difference between the sender's two times counts, so its clock may be wrong; a time after the
  * sending counts as the time of the sending. Without sentAt the sender's clock is trusted.
  */
-function timeOf(message: Message, context: SegmentContext): string | undefined | Rejection {
+function timeOf(message: Message, context: SegmentContext): { readonly text?: string } | Rejection {
   const time = message.timestamp ?? message.originalTimestamp ?? undefined;
-  if (time === undefined) return undefined;
+  if (time === undefined) return {};
   const calledMs = readSegmentTime(time);
   if (calledMs === undefined) return rejection('invalid_timestamp', timeAdvice, 'timestamp');
+  const { nowMs } = context;
   const sentMs = readSegmentTime(message.sentAt) ?? context.sentMs;
-  if (sentMs === undefined) return timestampOfEpochMs(calledMs);
-  return timestampOfEpochMs(Math.max(0, context.nowMs - Math.max(0, sentMs - calledMs)));
+  const ms = sentMs === undefined ? calledMs : Math.max(0, nowMs - Math.max(0, sentMs - calledMs));
+  const read = ofEpochMs(ms, nowMs);
+  return 'refused' in read ? rejection(read.refused, timestampAdvice, 'timestamp') : read;
 }
 
 const timeAdvice =
@@ -285,8 +282,14 @@ const timeAdvice =
 function describeContext(context: unknown): Message | undefined {
   const given = objectOf(context);
   if (given === undefined) return undefined;
-  const { traits: _, ip: __, sessionId: ___, ...described } = given;
+  const { traits, ip, sessionId } = given;
+  const hasOthers = traits !== undefined || ip !== undefined || sessionId !== undefined;
+  const described = hasOthers ? withoutOthers(given) : given;
   return Object.keys(described).length === 0 ? undefined : described;
+}
+
+function withoutOthers({ traits: _, ip: __, sessionId: ___, ...described }: Message): Message {
+  return described;
 }
 
 /** The value if it is an object; an empty object if it is absent or an empty array, as PHP sends it; undefined for anything else. */

@@ -10,7 +10,7 @@ import { explain } from '../parsing/explain.js';
 import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import type { Mending } from './mend.js';
-import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
+import { encodedRecords, packedBytesMax, recordsBytesMax } from './pack.js';
 import { type ElementError, type LimitedGroup, tooManyBytes } from './prepare.js';
 import type { Checked } from './record-kind.js';
 import { addEnvironmentLimits, bulkLimits, type LimitContext, refuseTooLarge } from './request-limits.js';
@@ -80,7 +80,6 @@ export function* prepareSegment(
   const recordsOf: number[] = [];
   const records: SegmentRecord[] = [];
   const errors: ElementError[] = [];
-  let bytes = 0;
   for (let index = 0; index < messages.length; index++) {
     if (document.isLarge) yield;
     const message = type === undefined ? withContext(messages[index], request.context) : messages[index];
@@ -91,10 +90,7 @@ export function* prepareSegment(
       errors.push({ index, ...checked });
       continue;
     }
-    for (const each of checked.records) {
-      records.push(each);
-      bytes += recordBytesMax(each.record);
-    }
+    for (const each of checked.records) records.push(each);
     users.push(checked.user);
     recordsOf.push(checked.records.length);
   }
@@ -105,11 +101,12 @@ export function* prepareSegment(
     const path = reason.field === undefined ? `batch.${index}` : `batch.${index}.${reason.field}`;
     return { kind: 'refused', reason: rejection(reason.code, reason.message, path), errors };
   }
-  if (bytes > commits.groupBytesMax) return { kind: 'refused', reason: tooManyBytes('batch') };
+  const encoded = encodedRecords(records.map(({ record }) => record));
+  if (recordsBytesMax(encoded) > commits.groupBytesMax)
+    return { kind: 'refused', reason: tooManyBytes('batch') };
   const limits = bulkLimits(counter, users.length, () => users, context);
   const tooLarge = refuseTooLarge(limits, 'batch');
   if (tooLarge !== undefined) return { kind: 'refused', reason: tooLarge };
-  const encoded = encodedRecords(records.map(({ record }) => record));
   addEnvironmentLimits(limits, encoded.length, encoded.rowBytesMax, context);
   const { appId } = environment;
   const groups = [{ appId, limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];

@@ -23,16 +23,25 @@ export function readTimestamp(value: string, nowMs: number): TimestampResult {
   const commonMs = instantOfCommonForm(value);
   const epochMs = commonMs ?? readStrictForm(value);
   if (epochMs === undefined) return invalid;
-  if (epochMs < 0 || epochMs > nowMs + timestampAheadMsMax) return outOfRange;
-  if (commonMs === undefined) return { text: textOfEpochMs(epochMs) };
+  if (commonMs === undefined) return ofEpochMs(epochMs, nowMs);
+  if (!isInRange(epochMs, nowMs)) return outOfRange;
   return { text: `${value.slice(0, 10)} ${value.slice(11, 23)}` };
+}
+
+/** The same for a whole number of milliseconds since 1970. */
+export function ofEpochMs(epochMs: number, nowMs: number): TimestampResult {
+  return isInRange(epochMs, nowMs) ? { text: textOfEpochMs(epochMs) } : outOfRange;
+}
+
+function isInRange(epochMs: number, nowMs: number): boolean {
+  return epochMs >= 0 && epochMs <= nowMs + timestampAheadMsMax;
 }
 
 /** Whether bytes have the form that most producers send, and are a time that strict environments accept. */
 export function isCommonTimestamp(bytes: Uint8Array, start: number, end: number, nowMs: number): boolean {
   if (end - start !== commonBytes) return false;
   const epochMs = instantOfCommonBytes(bytes, start);
-  return epochMs !== undefined && epochMs >= 0 && epochMs <= nowMs + timestampAheadMsMax;
+  return epochMs !== undefined && isInRange(epochMs, nowMs);
 }
 
 /** Whether a text has that form and is a real time, however far from now. */
