@@ -38,10 +38,11 @@ export function createSpareBuffers(stepBytes: number, keptBytesMax: number): Spa
       taken.set(buffer.buffer, buffer);
       return buffer;
     },
-    give({ buffer: memory, byteLength }) {
-      const buffer = isKept(byteLength) ? taken.get(memory) : undefined;
+    give(view) {
+      // Asking a small typed array for its memory would move it out of V8's heap.
+      const buffer = isKept(view.byteLength) ? taken.get(view.buffer) : undefined;
       if (buffer === undefined) return;
-      taken.delete(memory);
+      taken.delete(buffer.buffer);
       spares.push(buffer);
       keptBytes += buffer.length;
       while (keptBytes > keptBytesMax) keptBytes -= (spares.shift() as Buffer).length;

@@ -57,8 +57,11 @@ export type Records = {
    * Writes the rows of some records one after another, each followed by its number in the commit and a line feed. Returns
    * where they end.
    */
-  write(into: Buffer, at: number, first: number, end: number, firstNumber: number): number;
+  write(rows: Rows, at: number, first: number, end: number, firstNumber: number): number;
 };
+
+/** What rows are written into, and the same memory for what reads or writes several bytes at once. */
+export type Rows = { readonly into: Buffer; readonly view: DataView };
 
 /** What the suppressions say about a record. */
 export type Mark =
@@ -130,7 +133,7 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
     rowBytesMax,
     tableOf: (index) => (records[index] as IngestRecord).table,
     claimOf: (index) => (records[index] as IngestRecord).claim,
-    write: (into, at, first, end, firstNumber) => {
+    write: ({ into }, at, first, end, firstNumber) => {
       let text = '';
       for (let i = first; i < end; i++)
         text += `${(records[i] as IngestRecord).row}${firstNumber + i - first}\n`;
@@ -211,7 +214,7 @@ export function packGroups(
       const step = hasClaim ? 1 : end - first;
       for (let i = first; i < end; i += step) {
         const rowAt = written.end;
-        written.end = records.write(written.into, rowAt, i, i + step, rowNumber);
+        written.end = records.write(written, rowAt, i, i + step, rowNumber);
         if (hasClaim) {
           const timeColumn = timeColumns[table] as number;
           packed[fingerprintAt++] = fingerprintOfRow(written.view, rowAt, written.end, timeColumn);
@@ -305,8 +308,12 @@ function canBeMerged(bits: number): boolean {
   return (bits & 32) === 0;
 }
 
+export function viewOf({ buffer, byteOffset, length }: Buffer): DataView {
+  return new DataView(buffer, byteOffset, length);
+}
+
 function newRows(table: number, into: Buffer) {
-  const view = new DataView(into.buffer, into.byteOffset, into.length);
+  const view = viewOf(into);
   /** The number of plain records by environment, and that of records with a claim and without a mark. */
   const [plain, claiming] = [new Map<string, number>(), new Map<string, number>()];
   return { table, into, view, end: 0, records: 0, plain, claiming };

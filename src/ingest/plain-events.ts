@@ -14,6 +14,7 @@ import {
   matchesAt,
   nowhere,
   skipBlanks,
+  skipped,
 } from '../parsing/plain-json.js';
 import { bodyBuffers } from '../spare-buffers.js';
 import { isCommonTimestamp, readTimestamp } from './timestamp.js';
@@ -37,6 +38,8 @@ export type PlainEvents = {
   readonly isBulk: boolean;
   readonly count: number;
   readonly body: Buffer;
+  /** Whether the body has no white space between its tokens. */
+  readonly isCompact: boolean;
   /** The spans of the events, one after another: texts without their quotes, properties with their braces. */
   readonly spans: Int32Array;
   /** UTC in ClickHouse's format, for timestamps that do not have the common form; undefined if all have it. */
@@ -49,6 +52,7 @@ export type PlainEvents = {
  */
 export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): PlainEvents | undefined {
   listed = nowhere;
+  skipped.blanks = 0;
   const end = isUtf8(body) ? readObject(body, skipBlanks(body, 0), 0, true) : nowhere;
   if (end === nowhere || skipBlanks(body, end) !== body.length) return undefined;
   const appId = textOf(body, spans, 0, fields.app_id);
@@ -72,7 +76,8 @@ export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): Pl
     times[index] = time.text;
   }
   const kept = copyOfSpans(first, first + count * spansEach);
-  return { appId, isBulk, count, body: owned ? body : copyOf(body), spans: kept, times };
+  const isCompact = skipped.blanks === 0;
+  return { appId, isBulk, count, body: owned ? body : copyOf(body), isCompact, spans: kept, times };
 }
 
 /** To be called when nobody will read the events again. */

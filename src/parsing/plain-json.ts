@@ -16,11 +16,17 @@ const standsForItself = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte >= blank && byte !== quote && byte !== 0x5c ? 1 : 0,
 );
 
+/** How much white space was skipped since this was set to 0. */
+export const skipped = { blanks: 0 };
+
 /** The first byte from here on that is not white space. */
 export function skipBlanks(bytes: Uint8Array, at: number): number {
   let byte = bytes[at] as number;
   // Usually there is none, and one comparison says so.
-  while (byte <= blank && isBlank(byte)) byte = bytes[++at] as number;
+  while (byte <= blank && isBlank(byte)) {
+    skipped.blanks += 1;
+    byte = bytes[++at] as number;
+  }
   return at;
 }
 

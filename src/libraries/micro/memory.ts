@@ -7,7 +7,7 @@ import type { OutcomeCode } from '../../contract/outcomes.js';
 import { recordColumns, tables } from '../../contract/records.js';
 import type { Committer } from '../../ingest/commit.js';
 import { asUuid } from '../../ingest/event-id.js';
-import type { Records } from '../../ingest/pack.js';
+import { type Records, viewOf } from '../../ingest/pack.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -58,7 +58,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
       if (keys.has(key)) return 'r';
       if (keys.size >= micro.keysMax) keys.delete(keys.keys().next().value as string);
     }
-    const text = into.toString('utf8', 0, records.write(into, 0, at, at + 1, 0));
+    const text = into.toString('utf8', 0, records.write({ into, view: viewOf(into) }, 0, at, at + 1, 0));
     const table = tables[records.tableOf(at)] as keyof typeof recordColumns;
     const receivedAt = new Date(nowMs()).toISOString();
     const values = JSON.parse(`${text}]`) as unknown[];
