@@ -30,6 +30,13 @@ async function openAndroid(): Promise<{ phone: Phone; run: Run; sluice: AndroidS
   return { phone, run, sluice };
 }
 
+async function pairIos(): ReturnType<typeof openIos> {
+  const opened = await openIos();
+  opened.sluice.startEVPairing();
+  await settle();
+  return opened;
+}
+
 /** The pairing of each batch that arrived. */
 function pairingsOf(phone: Phone): (string | undefined)[] {
   return phone.server.received.map(({ request }) => request.pairing);
@@ -140,9 +147,7 @@ describe('the gesture', () => {
 
 describe('a pairing', () => {
   test('ends on the device when the server says so', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     answerEnded(phone);
     sluice.track('a');
     await phone.clock.advance(1_000);
@@ -156,9 +161,7 @@ describe('a pairing', () => {
   });
 
   test('ends when the server says so in answer to the batch that the app sent on its way to the background', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     answerEnded(phone);
     sluice.track('a');
     run.leaveFront();
@@ -199,9 +202,7 @@ describe('a pairing', () => {
   });
 
   test('that has ended without the device knowing is followed by another at the next shake', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     run.shake();
     await settle();
     assert.deepEqual(run.codes, ['COD-1', 'COD-1', 'COD-2']);
@@ -215,9 +216,7 @@ describe('a pairing', () => {
   });
 
   test('keeps its code if the server does not answer when asked again', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     phone.pairings.answer = () => failure(503);
     run.shake();
     await settle();
@@ -229,9 +228,7 @@ describe('a pairing', () => {
   });
 
   test('is not given up because the device learns of an earlier end while it asks again', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     let answer = (_: TransportAnswer) => {};
     phone.pairings.answer = () =>
       new Promise((resolve) => {
@@ -252,9 +249,7 @@ describe('a pairing', () => {
   });
 
   test('that is stopped while it is requested again stays stopped, and so does one that begins in its place', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     run.shake();
     sluice.stopEVPairing();
     await settle();
@@ -269,9 +264,7 @@ describe('a pairing', () => {
   });
 
   test('ends when another app is set, and stays when the same one is', async () => {
-    const { phone, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, sluice } = await pairIos();
     sluice.setAppId('1');
     sluice.track('of 1');
     await phone.clock.advance(1_000);
@@ -394,9 +387,7 @@ describe('a pairing', () => {
   });
 
   test('ends with optOut', async () => {
-    const { phone, run, sluice } = await openIos();
-    sluice.startEVPairing();
-    await settle();
+    const { phone, run, sluice } = await pairIos();
     sluice.optOut();
     await settle();
     assert.deepEqual([phone.pairings.stopped.length, run.codes], [1, ['COD-1', '']]);

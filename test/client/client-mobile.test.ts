@@ -41,6 +41,24 @@ function openAndroid(phone: Phone, run: Run = phone.open()) {
   return { sluice, run, context };
 }
 
+function startReactNative(phone = createPhone()) {
+  const opened = openReactNative(phone);
+  opened.sluice.setAppId('1');
+  return { ...opened, phone };
+}
+
+function startIos(phone = createPhone()) {
+  const opened = openIos(phone);
+  opened.sluice.setAppId('1');
+  return { ...opened, phone };
+}
+
+function startAndroid(phone = createPhone()) {
+  const opened = openAndroid(phone);
+  opened.sluice.init(opened.context, '1');
+  return { ...opened, phone };
+}
+
 function events(messages: readonly Message[]): EventMessage[] {
   return messages.filter((message) => message.type === 'event');
 }
@@ -53,9 +71,7 @@ function eventNamed(phone: Phone, name: string): EventMessage {
 
 describe('sessions on a phone', () => {
   test('begin with each setAppId and keep the user', async () => {
-    const phone = createPhone();
-    const { sluice } = openReactNative(phone);
-    sluice.setAppId('1');
+    const { phone, sluice } = startReactNative();
     sluice.track('a');
     sluice.setAppId('1');
     sluice.track('b');
@@ -68,13 +84,11 @@ describe('sessions on a phone', () => {
 
   test('begin when an app is opened again, even a moment later', async () => {
     const phone = createPhone();
-    const first = openReactNative(phone);
-    first.sluice.setAppId('1');
+    const first = startReactNative(phone);
     first.sluice.track('a');
     await phone.clock.advance(intervalMs);
     first.run.kill();
-    const second = openReactNative(phone);
-    second.sluice.setAppId('1');
+    const second = startReactNative(phone);
     second.sluice.track('b');
     await phone.clock.advance(intervalMs);
     assert.notEqual(eventNamed(phone, 'a').session_id, eventNamed(phone, 'b').session_id);
@@ -82,9 +96,7 @@ describe('sessions on a phone', () => {
   });
 
   test('begin with each init on Android', async () => {
-    const phone = createPhone();
-    const { sluice, context } = openAndroid(phone);
-    sluice.init(context, '1');
+    const { phone, sluice, context } = startAndroid();
     sluice.track('a');
     sluice.init(context, '1');
     sluice.track('b');
@@ -93,9 +105,7 @@ describe('sessions on a phone', () => {
   });
 
   test('last until five minutes pass without a call', async () => {
-    const phone = createPhone();
-    const { sluice } = openIos(phone);
-    sluice.setAppId('1');
+    const { phone, sluice } = startIos();
     sluice.track('first');
     await phone.clock.advance(5 * minuteMs);
     sluice.track('just in time');
@@ -112,8 +122,7 @@ describe('a later app', () => {
   test('has its own user, and what was queued for the former app goes there', async () => {
     const phone = createPhone();
     phone.server.answerWith = () => failure(503);
-    const { sluice } = openReactNative(phone);
-    sluice.setAppId('1');
+    const { sluice } = startReactNative(phone);
     sluice.track('of 1');
     await phone.clock.advance(intervalMs);
     const user = sluice.userId;
@@ -139,8 +148,7 @@ describe('a later app', () => {
   test('also sends what an earlier run left for the former app', async () => {
     const phone = createPhone();
     phone.server.answerWith = () => failure(0);
-    const first = openReactNative(phone);
-    first.sluice.setAppId('1');
+    const first = startReactNative(phone);
     first.sluice.track('of 1');
     await phone.clock.advance(1);
     first.run.kill();
@@ -157,9 +165,7 @@ describe('a later app', () => {
 
 describe('Android', () => {
   test('sends keys and values of an event as text and drops nulls', async () => {
-    const phone = createPhone();
-    const { sluice, run, context } = openAndroid(phone);
-    sluice.init(context, '1');
+    const { phone, sluice, run } = startAndroid();
     sluice.track(
       'map',
       new Map<string | number, string | number | boolean | bigint | null>([
@@ -198,9 +204,7 @@ describe('Android', () => {
   });
 
   test('refuses values without a text of their own with a warning, and sends the rest', async () => {
-    const phone = createPhone();
-    const { sluice, run, context } = openAndroid(phone);
-    sluice.init(context, '1');
+    const { phone, sluice, run } = startAndroid();
     const hostile = {
       nan: Number.NaN,
       object: {},
@@ -221,8 +225,7 @@ describe('Android', () => {
   });
 
   test('warns of a hundred bad keys, and of all the others at once', async () => {
-    const { sluice, run, context } = openAndroid(createPhone());
-    sluice.init(context, '1');
+    const { sluice, run } = startAndroid();
     const keys = Array.from({ length: 1_000 }, (): [unknown, string] => [{}, 'x']);
     sluice.track('Event', new Map(keys) as never);
     assert.equal(run.warnings.length, 101);
@@ -230,9 +233,7 @@ describe('Android', () => {
   });
 
   test('refuses keys without a text of their own, and keeps the event even if its map cannot be read', async () => {
-    const phone = createPhone();
-    const { sluice, run, context } = openAndroid(phone);
-    sluice.init(context, '1');
+    const { phone, sluice, run } = startAndroid();
     class Broken extends Map<string, string> {
       override [Symbol.iterator](): never {
         throw new Error('not for you');
@@ -267,9 +268,7 @@ describe('Android', () => {
   });
 
   test('attaches global properties as text, and removes and clears them', async () => {
-    const phone = createPhone();
-    const { sluice, context } = openAndroid(phone);
-    sluice.init(context, '1');
+    const { phone, sluice } = startAndroid();
     sluice.addEventProperties(new Map([['level', 3]]));
     sluice.addEventProperties({ dark: true, plan: 'free' });
     sluice.addEventProperties(null);
@@ -294,9 +293,7 @@ describe('Android', () => {
   });
 
   test('leaves numbers of user properties numbers, from a map or an object', async () => {
-    const phone = createPhone();
-    const { sluice, context } = openAndroid(phone);
-    sluice.init(context, '1');
+    const { phone, sluice } = startAndroid();
     sluice.addUserProperties(new Map<string, string | number>([['age', 36]]));
     await phone.clock.advance(intervalMs);
     sluice.addUserProperties({ plan: 'paid', seats: 4 });
@@ -331,9 +328,7 @@ describe('Android', () => {
 
 describe('changeInterval of iOS', () => {
   test('takes effect at the next send', async () => {
-    const phone = createPhone();
-    const { sluice } = openIos(phone);
-    sluice.setAppId('1');
+    const { phone, sluice } = startIos();
     await settle();
     sluice.track('a');
     sluice.changeInterval(60);
@@ -365,9 +360,7 @@ describe('changeInterval of iOS', () => {
   });
 
   test('refuses anything but a positive number, with a warning', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openIos(phone);
-    sluice.setAppId('1');
+    const { phone, sluice, run } = startIos();
     await settle();
     const refused = [Number.NaN, 0, -0, -1, Number.POSITIVE_INFINITY, '5', null, undefined, 5n, {}];
     for (const [at, seconds] of refused.entries()) {
@@ -462,9 +455,7 @@ describe('screen views', () => {
   });
 
   test('without a name are dropped with a warning', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openIos(phone);
-    sluice.setAppId('1');
+    const { phone, run } = startIos();
     for (const name of ['', undefined, 5]) run.showScreen(name as string);
     await phone.clock.advance(intervalMs);
     assert.deepEqual(phone.server.events(), []);
@@ -472,9 +463,7 @@ describe('screen views', () => {
   });
 
   test('cannot be forged by track: screen_name is reserved', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openIos(phone);
-    sluice.setAppId('1');
+    const { phone, sluice, run } = startIos();
     sluice.track('own', { screen_name: 'x', other: 1 });
     await phone.clock.advance(intervalMs);
     assert.deepEqual({ ...eventNamed(phone, 'own').properties }, { other: 1 });
@@ -484,9 +473,7 @@ describe('screen views', () => {
 
 describe('sending from a phone', () => {
   test('does not wait for the interval when the app goes to the background', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openReactNative(phone);
-    sluice.setAppId('1');
+    const { phone, sluice, run } = startReactNative();
     sluice.track('a');
     await settle();
     run.leaveFront();
@@ -514,9 +501,7 @@ describe('sending from a phone', () => {
   });
 
   test('obeys Retry-After', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openIos(phone);
-    sluice.setAppId('1');
+    const { phone, sluice, run } = startIos();
     phone.server.answerWith = () => failure(503, 'overloaded', '120');
     sluice.track('a');
     await phone.clock.advance(intervalMs);
@@ -563,16 +548,14 @@ describe('sending from a phone', () => {
 describe('consent on a phone', () => {
   test('survives restarts: nothing is recorded after optOut, everything again after optIn', async () => {
     const phone = createPhone();
-    const first = openReactNative(phone);
-    first.sluice.setAppId('1');
+    const first = startReactNative(phone);
     first.sluice.track('before');
     first.sluice.optOut();
     first.sluice.track('never');
     first.run.showScreen('Never');
     await phone.clock.advance(intervalMs);
     first.run.kill();
-    const { sluice } = openReactNative(phone);
-    sluice.setAppId('1');
+    const { sluice } = startReactNative(phone);
     sluice.track('never');
     await phone.clock.advance(intervalMs);
     assert.deepEqual(phone.server.events(), []);

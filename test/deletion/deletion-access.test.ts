@@ -89,6 +89,11 @@ async function freshAccount(): Promise<{
   return { account: fresh, token: await getToken(sluice, fresh), main, staging };
 }
 
+/** Replaces the environment's key, or makes its first one; settles with it. */
+async function newKey(appId: string, method: 'PUT' | 'POST'): Promise<string> {
+  return (await administer<{ api_key: string }>(sluice, method, `/environments/${appId}/key`)).api_key;
+}
+
 test('answers a token for the key of Main Production, under both names, and never to be cached', async () => {
   const [appId = ''] = account.appIds;
   const reply = await askToken([['Authorization', basic(appId, account.apiKey)]]);
@@ -573,11 +578,7 @@ test('ends a token when its lifetime is over, an hour after it was issued', asyn
 
 test('ends the tokens of a key that is rotated, and accepts the new key at once', async () => {
   const { account: own, token: ownToken, main } = await freshAccount();
-  const { api_key: apiKey } = await administer<{ api_key: string }>(
-    sluice,
-    'PUT',
-    `/environments/${main}/key`,
-  );
+  const apiKey = await newKey(main, 'PUT');
   await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
   const fresh = await getToken(sluice, { ...own, apiKey });
@@ -618,11 +619,7 @@ test('refuses to issue one live token too many, says correctly for how long, and
     assert.equal((await request()).status, 200, 'the oldest has ended');
     assert.equal((await request()).status, 429, 'full again');
 
-    const { api_key: apiKey } = await administer<{ api_key: string }>(
-      sluice,
-      'PUT',
-      `/environments/${main}/key`,
-    );
+    const apiKey = await newKey(main, 'PUT');
     await assertDead(first);
     await assertDead(String(parse(last).access_token));
     assert.equal((await request(apiKey)).status, 200, 'tokens of the former key do not count');
@@ -642,11 +639,7 @@ test('an account has no more tokens than the bound, over all its keys, until tho
     await redis.hset(issued, minute, deletions.tokensPerAccountMax - 2, minute - 10, 1_000_000);
     assert.equal((await request(own.apiKey)).status, 200, 'the highest number of tokens');
     assert.equal(await redis.hget(issued, String(minute - 10)), null, 'tokens that have ended do not count');
-    const { api_key: apiKey } = await administer<{ api_key: string }>(
-      sluice,
-      'PUT',
-      `/environments/${main}/key`,
-    );
+    const apiKey = await newKey(main, 'PUT');
     const refused = await request(apiKey);
     assert.equal(refused.status, 429);
     const retrySeconds = Number(refused.headers['retry-after']);
@@ -690,11 +683,7 @@ test('ends the tokens of an environment that stops being main for good, and give
   await administer(sluice, 'PATCH', `/environments/${staging}`, { main: true });
   await assertDead(ownToken);
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
-  const { api_key: apiKey } = await administer<{ api_key: string }>(
-    sluice,
-    'POST',
-    `/environments/${staging}/key`,
-  );
+  const apiKey = await newKey(staging, 'POST');
   const fresh = await getToken(sluice, { ...own, appIds: [staging], apiKey });
   assert.equal((await readStatus(sluice, fresh, requestId)).status, 200, 'the account is the same');
   await administer(sluice, 'PATCH', `/environments/${main}`, { main: true });
