@@ -14,7 +14,8 @@ import {
   request,
   userProperties,
 } from '../harness/collect.js';
-import { untilStored } from '../harness/ingestion.js';
+import { assertDocumented } from '../harness/documented-answers.js';
+import { paths, post, untilStored } from '../harness/ingestion.js';
 import { until } from '../harness/wait.js';
 import { redisWorld } from '../support/redis-world.js';
 
@@ -36,11 +37,19 @@ const messages = (): Fields[] => [
   event({ event: '4' }),
 ];
 
+/** Asserts that the OpenAPI document has this answer; returns its status. */
+function documented(method: string, path: string, reply: Pick<CollectReply, 'status' | 'headers' | 'text'>) {
+  const { status, headers, text } = reply;
+  assertDocumented(method, path, { status, headers: Object.fromEntries(headers), text });
+  return status;
+}
+
 function assertUnavailable(reply: CollectReply, codes: readonly string[]): void {
   assert.equal(reply.status, 503, reply.text);
   assert.deepEqual(Object.keys(reply.json), ['err']);
   assert.ok(codes.includes(reply.json.err?.code ?? ''), reply.text);
   assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
+  documented('POST', '/api/collect', reply);
   assert.equal(reply.headers.get('access-control-allow-origin'), '*');
   assert.equal(reply.headers.get('access-control-expose-headers'), 'Retry-After, Sluice-Ignored');
 }
@@ -101,6 +110,11 @@ test('answers overloaded while Redis cannot be reached, and nothing of the reque
     'the API has noticed',
   );
   assertUnavailable(await collect(sluice.baseUrl, body), ['overloaded']);
+  const event = { app_id: appId, event: 'away', identity: 'ada' };
+  assert.equal(documented('POST', paths.track, await post(sluice.baseUrl, paths.track, event)), 503);
+  const ready = await fetch(`${sluice.baseUrl}/health/ready`);
+  const { status, headers } = ready;
+  assert.equal(documented('GET', '/health/ready', { status, headers, text: await ready.text() }), 503);
   await server.restart();
   const again = await sendUntilAnswered(body);
   assert.ok(

@@ -1,16 +1,22 @@
-// Compares every answer that a test gets from the deletion API with the OpenAPI document, so that no answer goes undocumented.
+// Compares every answer that a test gets from the deletion API, and answers of ingestion and health, with the OpenAPI document, so that no
+// answer goes undocumented.
 
 import assert from 'node:assert/strict';
 import { Compile } from '../../src/contract/typebox.js';
+import { type CollectOptions, collectRoutes } from '../../src/http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from '../../src/http/endpoints/deletion.js';
+import { healthPart, healthRoutes } from '../../src/http/endpoints/health.js';
+import { ingestRoutes } from '../../src/http/endpoints/ingest.js';
 import { type ExportApiOptions, exportPart, exportRoutes } from '../../src/http/endpoints/user-export.js';
 import {
   type SuppressionApiOptions,
   suppressionPart,
   suppressionRoutes,
 } from '../../src/http/endpoints/user-suppression.js';
+import { collectPart } from '../../src/http/openapi/collect.js';
 import { deletionPart } from '../../src/http/openapi/deletion.js';
 import { openApiDocument } from '../../src/http/openapi/document.js';
+import { ingestPart } from '../../src/http/openapi/ingest.js';
 
 type Json = Readonly<Record<string, unknown>>;
 type Answer = {
@@ -26,8 +32,11 @@ type Reply = {
 
 const document = openApiDocument(
   '',
-  [deletionPart, suppressionPart, exportPart],
+  [ingestPart, collectPart, deletionPart, suppressionPart, exportPart, healthPart],
   [
+    ...ingestRoutes({} as Parameters<typeof ingestRoutes>[0]),
+    ...collectRoutes({ paths: ['/api/collect'] } as unknown as CollectOptions),
+    ...healthRoutes(() => ({ ready: true, missing: [] })),
     ...deletionRoutes({} as DeletionApiOptions),
     ...suppressionRoutes({} as SuppressionApiOptions),
     ...exportRoutes({} as ExportApiOptions),
@@ -46,7 +55,7 @@ const operations = Object.entries(
 /** How many lines of an export are checked; the others of a long one are like them. */
 const linesMax = 100;
 
-/** Throws if the deletion API answers otherwise than documented. Ignores requests to other APIs. */
+/** Throws if one of these APIs answers otherwise than documented. Ignores requests to others. */
 export function assertDocumented(method: string, path: string, reply: Reply): void {
   const found = operations.find((each) => each.method === method && each.path.test(path));
   if (found === undefined) return;
