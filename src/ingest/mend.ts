@@ -137,12 +137,16 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
   return { value: record };
 }
 
-/** Mends the properties of an event as `mendEvent` does; undefined if flattening takes more bytes than are left. */
+/**
+ * Mends the properties of an event as `mendEvent` does, with `described` as one more, named context, unless it is among them. Undefined if
+ * flattening takes more bytes than are left.
+ */
 export function mendEventProperties(
   properties: object,
+  described: object | undefined,
   context: MendContext,
 ): Record<string, unknown> | undefined {
-  return mendProperties(properties, eventRules, context);
+  return mendProperties(properties, eventRules, context, described);
 }
 
 export const tooMuchFlattened = rejection(
@@ -184,6 +188,7 @@ function mendProperties(
   properties: object,
   rules: PropertyRules,
   context: MendContext,
+  described?: object,
 ): Record<string, unknown> | undefined {
   const { note, longNumerals } = context;
   const mended: Record<string, unknown> = {};
@@ -262,6 +267,7 @@ function mendProperties(
     if (rules.reserved.has(key)) note('reserved_property');
     else put(key, 0, (properties as Readonly<Record<string, unknown>>)[key]);
   }
+  if (described !== undefined && !Object.hasOwn(properties, 'context')) put('context', 0, described);
   return exceeded ? undefined : mended;
 }
 

@@ -114,10 +114,8 @@ function eventOf(
 function eventPropertiesOf(message: Message, mending: MendContext, more?: Message): unknown {
   const given = objectOf(message.properties);
   if (given === undefined) return message.properties;
-  const properties = more === undefined ? { ...given } : { ...given, ...more };
-  const described = describeContext(message.context);
-  if (described !== undefined && !Object.hasOwn(properties, 'context')) properties.context = described;
-  return mendEventProperties(properties, mending);
+  const properties = more === undefined ? given : { ...given, ...more };
+  return mendEventProperties(properties, describeContext(message.context), mending);
 }
 
 /** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */
