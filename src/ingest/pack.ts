@@ -4,7 +4,7 @@
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms,
 //                 u32 cost of all groups together, u32 least max of all } …
-//   u16 claims, { 13 B of the event id } …, { the record's fingerprint } …
+//   u16 claims, { 3 B of the event id } …, { 13 B of the event id, the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what it is joined to or 0, name, and for a join: that, u16 log from 0, u32 max } …
 //   u16 environments, { u8 bytes of the app_id, app_id } …
@@ -93,14 +93,15 @@ const timeColumns = tables.map((table) => Object.values<string>(recordColumns[ta
 /** Bytes of a log and of the reference to it. */
 const limitBytesMax = 28 + 10;
 const groupBytes = 4;
-const claimBytes = 14;
-/** Bytes of an event id in a claim; the fingerprint follows. */
+/** Bytes of an event id in a claim. Its first bytes are written twice, since they decide in which bucket Redis keeps it. */
 const claimedIdBytes = 13;
+const idPrefixBytes = 3;
+const claimBytes = claimedIdBytes + 1;
 const runBytes = 9;
 /** Bytes of an environment: its app_id, a number of at most 32 digits, with its length. */
 const environmentBytesMax = 33;
 /** Bytes of a record's claim and its run, which is written twice; every record may be a run. */
-const recordDecisionBytesMax = 2 * runBytes + claimBytes;
+const recordDecisionBytesMax = 2 * runBytes + idPrefixBytes + claimBytes;
 /** Bytes of the counts of logs, claims, names and environments, and of what precedes the groups. */
 const headBytes = 20;
 /** Bytes of a name and a join without their texts. */
@@ -188,7 +189,7 @@ export function packGroups(
   const { environments, end: environmentsEnd } = writeEnvironments(packed, namesEnd, groups);
   const groupsAt = environmentsEnd + 6;
   let at = groupsAt;
-  let fingerprintAt = claims.fingerprintsAt;
+  let fingerprintAt = claims.entriesAt + claimedIdBytes;
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const { digest, cost, limit } of group.limits) {
@@ -217,7 +218,8 @@ export function packGroups(
         written.end = records.write(written, rowAt, i, i + step, rowNumber);
         if (hasClaim) {
           const timeColumn = timeColumns[table] as number;
-          packed[fingerprintAt++] = fingerprintOfRow(written.view, rowAt, written.end, timeColumn);
+          packed[fingerprintAt] = fingerprintOfRow(written.view, rowAt, written.end, timeColumn);
+          fingerprintAt += claimBytes;
         }
         if (isSkipped(mark))
           written.end = writeKeyRow(written.into, rowAt, table, records.claimOf(i), rowNumber);
@@ -373,19 +375,25 @@ export function lettersByGroup(letters: string, groups: readonly Group[]): strin
   return divided;
 }
 
-/** Writes all claims except their fingerprints, which are taken from the rows. Returns where these begin and end. */
+/** Writes all claims except their fingerprints, which are taken from the rows. Returns where their entries begin and end. */
 function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
-  let at = from + 2;
+  let claims = 0;
+  for (const { records } of groups) {
+    for (let i = 0; i < records.length; i++) if (records.claimOf(i) !== undefined) claims += 1;
+  }
+  let prefixAt = packed.writeUInt16BE(claims, from);
+  const entriesAt = prefixAt + claims * idPrefixBytes;
+  let at = entriesAt;
   for (const { records } of groups) {
     for (let i = 0; i < records.length; i++) {
       const claim = records.claimOf(i);
       if (claim === undefined) continue;
-      at += packed.write(claim, at, claimedIdBytes, 'hex');
+      packed.write(claim, at, claimedIdBytes, 'hex');
+      for (let byte = 0; byte < idPrefixBytes; byte++) packed[prefixAt++] = packed[at + byte] as number;
+      at += claimBytes;
     }
   }
-  const claims = (at - from - 2) / claimedIdBytes;
-  packed.writeUInt16BE(claims, from);
-  return { fingerprintsAt: at, end: at + claims };
+  return { entriesAt, end: at };
 }
 
 /** Writes the names of anonymous users who may have been joined to suppressed ones. Returns where they end. */

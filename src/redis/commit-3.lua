@@ -31,7 +31,7 @@
 --   or, where a limit may lack room, one answer per group, joined by commas: its letters, or
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more
 -- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3 for the ledger, + 3; with limits + 4 (a window's
--- length), with claims + 3, however many they are (up to a thousand), and + 2 if some are apart; with joined users up to 2.
+-- length), with claims + 4, however many they are (up to two thousand), and + 2 if some are apart; with joined users up to 2.
 -- Limits let repeats pass only in groups that say so.
 --
 -- A segment consists of blocks, one per commit: a line of stamps that begins with a comma, then the rows that get them.
@@ -87,8 +87,8 @@ local now_ms = math.floor(now_us / 1000)
 local claim_clock_us = tonumber(state[9] or now_us)
 local claim_minute = math.floor(claim_clock_us / 60000000)
 
--- Reading many fields of one hash costs a seventh of reading as many keys. Lua can pass only a few thousand arguments at once.
-local fields_max = 1000
+-- Reading many fields of one hash costs a seventh of reading as many keys. Lua can pass fewer than 8,000 arguments at once.
+local fields_max = 2000
 
 local function read_fields(key, fields, command)
   command = command or 'HMGET'
@@ -227,79 +227,89 @@ local claims_key = prefix .. 'claims'
 local apart_key, apart_mark, bucket_bytes_max = claims_key .. '_apart', string.rep('\0', 14), 2048
 -- How many other claims a claim that is apart counts as in the byte budget.
 local apart_weight = 4
-local bucket_count = tonumber(state[5])
+local ids_a_bucket = 16777216 / tonumber(state[5] or '1')
 -- Until age-claims-4.lua has run, nothing has expired.
 local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
 local minute_bytes = pack_struct('>I2', claim_minute % 65536)
-local ids, prints, bucket_of_id, fields, buckets, claim_count = {}, {}, {}, {}, {}, 0
--- Buckets with the claims that this commit adds.
-local grown = {}
+-- By claim: its id with its fingerprint, the name of its bucket, and the bucket's entries, or false.
+local entries, fields, buckets, claim_count = {}, {}, {}, 0
+-- The buckets to write, as arguments of a command, and where each is among them.
+local changed, changed_count, place_of = {}, 0, {}
 -- The minutes in the marks of buckets, the fingerprints of claims that are apart, and those that this commit adds.
 local marks, apart, apart_added = {}, {}, {}
+
+-- Whether what begins with a minute of the clock of claims, in two bytes, has expired.
+local function has_expired(text, from)
+  local high, low = byte(text, from, from + 1)
+  return (claim_minute - high * 256 - low) % 65536 > minutes_kept
+end
 
 local id_count
 id_count, at = unpack_struct('>I2', packed, at)
 if id_count > 0 then
   -- Read by one call each, which costs less than a call for every claim.
-  ids = { unpack_struct(rep('c13', id_count), packed, at) }
-  prints = { unpack_struct(rep('c1', id_count), packed, at + 13 * id_count) }
-  at = at + 14 * id_count
-  local ids_a_bucket, bucket_of_prefix, prefixes = 16777216 / bucket_count, {}, {}
-  for i = 1, id_count do
-    local first, second, third = byte(ids[i], 1, 3)
-    local prefix_of_id = first * 65536 + second * 256 + third
-    local id_prefix = prefix_of_id - prefix_of_id % ids_a_bucket
-    local bucket = bucket_of_prefix[id_prefix]
-    if not bucket then
-      bucket = #prefixes + 1
-      prefixes[bucket], bucket_of_prefix[id_prefix] = id_prefix, bucket
-    end
-    bucket_of_id[i] = bucket
-  end
-  fields = { unpack_struct(rep('c3', #prefixes), pack_struct('>' .. rep('I3', #prefixes), unpack(prefixes))) }
-  fields[#prefixes + 1] = nil
+  local prefixes = { unpack_struct('>' .. rep('I3', id_count), packed, at) }
+  entries = { unpack_struct(rep('c14', id_count), packed, at + 3 * id_count) }
+  at = at + 17 * id_count
+  for i = 1, id_count do prefixes[i] = prefixes[i] - prefixes[i] % ids_a_bucket end
+  fields = { unpack_struct(rep('c3', id_count), pack_struct('>' .. rep('I3', id_count), unpack(prefixes, 1, id_count))) }
+  fields[id_count + 1] = nil
   buckets = read_fields(claims_key, fields)
-  local are_marked = false
-  for bucket = 1, #fields do
-    local entries = buckets[bucket]
-    if entries and byte(entries, -1) == 0 and sub(entries, -14) == apart_mark then
-      marks[bucket], buckets[bucket], are_marked = sub(entries, -16, -15), sub(entries, 1, -17), true
-    end
-  end
-  if are_marked then
+  if call('EXISTS', apart_key) == 1 then
     local sought = {}
     for i = 1, id_count do
-      if marks[bucket_of_id[i]] then sought[#sought + 1] = ids[i] end
+      local held = buckets[i]
+      if held and sub(held, -14) == apart_mark then
+        marks[fields[i]], buckets[i] = sub(held, -16, -15), sub(held, 1, -17)
+        sought[#sought + 1] = sub(entries[i], 1, 13)
+      end
     end
-    for n, score in ipairs(read_fields(apart_key, sought, 'ZMSCORE')) do
-      if score then apart[sought[n]] = char(tonumber(score) % 256) end
+    if #sought > 0 then
+      for n, score in ipairs(read_fields(apart_key, sought, 'ZMSCORE')) do
+        if score then apart[sought[n]] = tonumber(score) % 256 end
+      end
     end
   end
 end
 
--- The fingerprint of an id's entry if it was claimed before or in this commit.
-local function claimed_as(i)
-  local bucket = bucket_of_id[i]
-  local entries = grown[bucket] or buckets[bucket]
-  local from = entries and find(entries, ids[i], 1, true)
-  return from and sub(entries, from + 13, from + 13) or apart[ids[i]]
+-- The entries of a claim's bucket, with those of this commit; false if it has none.
+local function held_with(i)
+  local place = place_of[fields[i]]
+  return place and changed[place] or buckets[i]
+end
+
+-- The fingerprint of an id that was claimed before or in this commit.
+local function claimed_as(held, i)
+  local id = sub(entries[i], 1, 13)
+  local from = find(held, id, 1, true)
+  return from and byte(held, from + 13) or apart[id]
 end
 
 -- Claims an id in memory. Returns the letter of its record.
 local function claim(i)
-  local fingerprint = claimed_as(i)
-  if fingerprint then return fingerprint == prints[i] and 'r' or 'd' end
-  local bucket = bucket_of_id[i]
-  local entries = grown[bucket] or buckets[bucket] or ''
-  if #entries < bucket_bytes_max then
-    grown[bucket] = entries .. minute_bytes .. ids[i] .. prints[i]
-    claim_count = claim_count + 1
+  local entry, field, held = entries[i], fields[i], held_with(i)
+  if held then
+    local fingerprint, first = claimed_as(held, i), 1
+    if fingerprint then return fingerprint == byte(entry, 14) and 'r' or 'd' end
+    while first < #held and has_expired(held, first) do first = first + 16 end
+    if first > 1 then held = sub(held, first) end
+  end
+  if not held then
+    held, claim_count = minute_bytes .. entry, claim_count + 1
+  elseif #held < bucket_bytes_max then
+    held, claim_count = held .. minute_bytes .. entry, claim_count + 1
   else
-    grown[bucket], marks[bucket], apart[ids[i]] = entries, minute_bytes, prints[i]
-    apart_added[#apart_added + 1] = string.format('%.0f', claim_minute * 256 + byte(prints[i]))
-    apart_added[#apart_added + 1] = ids[i]
+    local id, fingerprint = sub(entry, 1, 13), byte(entry, 14)
+    marks[field], apart[id] = minute_bytes, fingerprint
+    apart_added[#apart_added + 1], apart_added[#apart_added + 2] = string.format('%.0f', claim_minute * 256 + fingerprint), id
     claim_count = claim_count + apart_weight
   end
+  local place = place_of[field]
+  if not place then
+    place = changed_count + 2
+    changed[place - 1], place_of[field], changed_count = field, place, place
+  end
+  changed[place] = held
   return 's'
 end
 
@@ -358,8 +368,8 @@ end
 -- and all records where each is stored.
 local counted = { s = {}, r = {}, d = {}, k = {}, u = {} }
 local next_id, next_name = 1, 1
--- Whether every limit has room for all groups, and whether every record is stored. `claimed`: the letters of ids that were claimed before
--- the runs were read.
+-- Whether every limit has room for all groups, and whether every record is stored. `claimed`: the letters of ids that are
+-- repeats, if all were claimed before the runs were read.
 local fits, all_stored, claimed = nil, false, {}
 
 -- Whether all records of the runs packed from here are repeats.
@@ -369,7 +379,8 @@ local function all_claimed(run_at, run_count)
     local kind, _, records = unpack_struct('>BI2I2', packed, run_at)
     if kind < 128 then return false end
     for i = id, id + records - 1 do
-      if not claimed_as(i) then return false end
+      local held = held_with(i)
+      if not held or not claimed_as(held, i) then return false end
     end
     id, run_at = id + records, run_at + 9
   end
@@ -404,7 +415,7 @@ local function decide_records(limited, kind, environment, records, bytes)
   local is_plain = kind < 32
   if kind >= 128 then
     kind = kind - 128
-    if not limited then letter = claimed[next_id] or claim(next_id) end
+    if not limited then letter = fits and (claimed[next_id] or 's') or claim(next_id) end
     next_id = next_id + 1
   end
   if kind >= 64 then kind, skipped, is_key = kind - 64, 'k', true end
@@ -484,8 +495,8 @@ local answers, answer = {}, nil
 if fits then
   log_added, all_stored = log_costs, marked == 0
   for i = 1, id_count do
-    claimed[i] = claim(i)
-    all_stored = all_stored and claimed[i] == 's'
+    local letter = claim(i)
+    if letter ~= 's' then claimed[i], all_stored = letter, false end
   end
   if all_stored then
     answer = '*'
@@ -628,17 +639,9 @@ for minute, log in pairs(ledger_logs) do
 end
 
 if claim_count > 0 then
-  local changed = {}
-  for bucket, entries in pairs(grown) do
-    local first = 1
-    while first < #entries and (claim_minute - unpack_struct('>I2', entries, first)) % 65536 > minutes_kept do
-      first = first + 16
-    end
-    if first > 1 then entries = sub(entries, first) end
-    local mark = marks[bucket]
-    local is_marked = mark and (claim_minute - unpack_struct('>I2', mark)) % 65536 <= minutes_kept
-    if is_marked then entries = entries .. mark .. apart_mark end
-    changed[#changed + 1], changed[#changed + 2] = fields[bucket], entries
+  for field, mark in pairs(marks) do
+    local place = place_of[field]
+    if place and not has_expired(mark, 1) then changed[place] = changed[place] .. mark .. apart_mark end
   end
   write_fields(claims_key, changed)
   write_fields(apart_key, apart_added, 'ZADD')

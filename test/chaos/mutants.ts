@@ -199,8 +199,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       [
         commit,
-        'if not limited then letter = claimed[next_id] or claim(next_id) end',
-        'if not limited and not claimed[next_id] then claim(next_id) end',
+        "if not limited then letter = fits and (claimed[next_id] or 's') or claim(next_id) end",
+        'if not limited and not fits then claim(next_id) end',
       ],
       [
         eventsView,
