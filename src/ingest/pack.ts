@@ -2,8 +2,8 @@
 // each argument costs Redis and Lua time. Each table's rows are in one argument, since every byte of every string that Lua makes costs
 // time. All integers are big-endian. What the script has to look up comes first, so that it can look up everything at once.
 //
-//   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms,
-//                 u32 cost of all groups together, u32 least max of all } …
+//   u8 kinds of logs, { u32 window ms, u32 granularity ms, u16 logs of this kind,
+//     { 12 B digest of what is limited } …, { u32 cost of all groups together } …, { u32 least max } … } …
 //   u16 claims, { 3 B of the event id } …, { 13 B of the event id, the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what it is joined to or 0, name, and for a join: that, u16 log from 0, u32 max } …
@@ -33,6 +33,9 @@ export type LimitCheck = {
   readonly cost: number;
   readonly limit: RateLimit;
 };
+
+/** A limit without what a group costs. */
+type LogCheck = Pick<LimitCheck, 'digest' | 'limit'>;
 
 /** One row on its way to a table. */
 export type IngestRecord = {
@@ -80,7 +83,7 @@ export type Group = {
   /** By record; undefined if none has a mark. Set by its submission. */
   marks?: readonly (Mark | undefined)[] | undefined;
   /** The limit on joins. If it has no room, a user is not joined, but nothing is refused. Set by its submission. */
-  joinLimit?: Pick<LimitCheck, 'digest' | 'limit'> | undefined;
+  joinLimit?: LogCheck | undefined;
   /** If all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
   readonly records: Records;
@@ -90,8 +93,9 @@ export type Group = {
 
 /** By table: the index of its time column, or -1. */
 const timeColumns = tables.map((table) => Object.values<string>(recordColumns[table]).indexOf('time'));
-/** Bytes of a log and of the reference to it. */
-const limitBytesMax = 28 + 10;
+const digestBytes = 12;
+/** Bytes of a log, perhaps the only one of its kind, and of the reference to it. */
+const limitBytesMax = 30 + 10;
 const groupBytes = 4;
 /** Bytes of an event id in a claim. Its first bytes are written twice, since they decide in which bucket Redis keeps it. */
 const claimedIdBytes = 13;
@@ -327,38 +331,42 @@ function linesOf(counts: ReadonlyMap<string, number>): string {
 }
 
 /** A log: its index among the logs, the cost of all groups together, and the least `max` of any of them. */
-type Log = {
-  readonly number: number;
-  readonly check: Pick<LimitCheck, 'digest' | 'limit'>;
-  cost: number;
-  max: number;
-};
+type Log = { number: number; readonly digest: string; cost: number; max: number };
 type Logs = ReadonlyMap<string, Log>;
 
-/** Writes each log once. Returns them by digest, and where they end. */
+/** Writes each log once, those with the same window and granularity together. Returns them by digest, and where they end. */
 function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
   const logs = new Map<string, Log>();
-  const add = (check: Log['check'], cost: number) => {
-    const log = logs.get(check.digest);
-    const { max } = check.limit;
-    if (log === undefined) {
-      logs.set(check.digest, { number: logs.size, check, cost, max });
-    } else {
-      log.cost += cost;
-      if (max < log.max) log.max = max;
+  const kinds: { readonly windowMs: number; readonly granularityMs: number; readonly logs: Log[] }[] = [];
+  const add = ({ digest, limit: { max, windowMs, granularityMs } }: LogCheck, cost: number) => {
+    const known = logs.get(digest);
+    if (known !== undefined) {
+      known.cost += cost;
+      if (max < known.max) known.max = max;
+      return;
     }
+    const log = { number: 0, digest, cost, max };
+    logs.set(digest, log);
+    const kind = kinds.find((each) => each.windowMs === windowMs && each.granularityMs === granularityMs);
+    if (kind === undefined) kinds.push({ windowMs, granularityMs, logs: [log] });
+    else kind.logs.push(log);
   };
   for (const { limits, joinLimit } of groups) {
     for (const check of limits) add(check, check.cost);
     if (joinLimit !== undefined) add(joinLimit, 0);
   }
-  let end = packed.writeUInt16BE(logs.size, from);
-  for (const { check, cost, max } of logs.values()) {
-    end += packed.write(check.digest, end, 12, 'hex');
-    end = packed.writeUInt32BE(check.limit.windowMs, end);
-    end = packed.writeUInt32BE(check.limit.granularityMs, end);
-    end = packed.writeUInt32BE(cost, end);
-    end = packed.writeUInt32BE(max, end);
+  let end = packed.writeUInt8(kinds.length, from);
+  let number = 0;
+  for (const { windowMs, granularityMs, logs } of kinds) {
+    end = packed.writeUInt32BE(windowMs, end);
+    end = packed.writeUInt32BE(granularityMs, end);
+    end = packed.writeUInt16BE(logs.length, end);
+    for (const log of logs) {
+      log.number = number++;
+      end += packed.write(log.digest, end, digestBytes, 'hex');
+    }
+    for (const { cost } of logs) end = packed.writeUInt32BE(cost, end);
+    for (const { max } of logs) end = packed.writeUInt32BE(max, end);
   }
   return { logs, end };
 }

@@ -129,39 +129,40 @@ local function generation_key(kind, generation)
   return string.format('%slimit_sums:%d:%.0f', prefix, kind.keeps_ms, generation)
 end
 
-local log_count
-log_count, at = unpack_struct('>I2', packed)
-for i = 1, log_count do
-  local digest, kind_id
-  digest, kind_id, log_costs[i], log_maxes[i], at = unpack_struct('>c12c8I4I4', packed, at)
-  local kind = kinds[kind_id]
-  if not kind then
-    local window_ms, granularity_ms = unpack_struct('>I4I4', kind_id)
-    local keeps_ms = window_ms + granularity_ms
-    local slot = limit_now_ms - limit_now_ms % granularity_ms
-    local generation = math.floor(limit_now_ms / keeps_ms)
-    -- `only_entries`: logs with one entry, by its count.
-    kind = { keeps_ms = keeps_ms, slot = slot, slot_time = slot % modulus, generation = generation, logs = {}, digests = {},
-      only_entries = {} }
-    kinds[kind_id] = kind
-  end
-  local n = #kind.logs + 1
-  kind_of_log[i], kind.logs[n], kind.digests[n] = kind, i, digest
-end
-for _, kind in pairs(kinds) do
-  local newer, missing, missing_digests = read_fields(generation_key(kind, kind.generation), kind.digests), {}, {}
-  for n, i in ipairs(kind.logs) do
-    logs[i] = newer[n]
-    if newer[n] then
-      kind.expires = true
+local log_count, kind_count = 0, nil
+kind_count, at = unpack_struct('>B', packed)
+for k = 1, kind_count do
+  local window_ms, granularity_ms, count
+  window_ms, granularity_ms, count, at = unpack_struct('>I4I4I2', packed, at)
+  -- Read by one call each, which costs less than a call for every log.
+  local digests = { unpack_struct(rep('c12', count), packed, at) }
+  local costs = { unpack_struct('>' .. rep('I4', count), packed, at + 12 * count) }
+  local maxes = { unpack_struct('>' .. rep('I4', count), packed, at + 16 * count) }
+  digests[count + 1], at = nil, at + 20 * count
+  local keeps_ms = window_ms + granularity_ms
+  local slot = limit_now_ms - limit_now_ms % granularity_ms
+  local generation = math.floor(limit_now_ms / keeps_ms)
+  -- `before`: how many logs precede those of this kind. `only_entries`: logs with one entry, by its count.
+  local kind = { keeps_ms = keeps_ms, slot = slot, slot_time = slot % modulus, generation = generation, before = log_count,
+    digests = digests, only_entries = {} }
+  kinds[k] = kind
+  local newer = read_fields(generation_key(kind, generation), digests)
+  local missing, missing_digests, missing_count = {}, {}, 0
+  for n = 1, count do
+    local i, log = log_count + n, newer[n]
+    kind_of_log[i], log_costs[i], log_maxes[i] = kind, costs[n], maxes[n]
+    if log then
+      logs[i], kind.expires = log, true
     else
-      missing[#missing + 1], missing_digests[#missing_digests + 1] = i, kind.digests[n]
+      missing_count = missing_count + 1
+      missing[missing_count], missing_digests[missing_count] = i, digests[n]
     end
   end
-  if #missing > 0 then
-    local older = read_fields(generation_key(kind, kind.generation - 1), missing_digests)
-    for n, i in ipairs(missing) do logs[i] = older[n] or '' end
+  if missing_count > 0 then
+    local older = read_fields(generation_key(kind, generation - 1), missing_digests)
+    for n = 1, missing_count do logs[missing[n]] = older[n] or '' end
   end
+  log_count = log_count + count
 end
 
 -- Reads a log: where it begins without the entries that no longer count, the time and sum of its last entry, and the used amount.
@@ -176,9 +177,10 @@ local function sum_up(i)
     if start == last then break end
     time_ms, sum = unpack_struct('>I4I4', log, start + sum_bytes)
   end
-  -- The last entry: its time and sum.
-  log_times[i], log_sums[i] = unpack_struct('>I4I4', log, last - sum_bytes)
-  log_starts[i], log_used[i] = start, (log_sums[i] - before) % modulus
+  -- Unless it was just read: the last entry.
+  if start + entry_bytes < last then time_ms, sum = unpack_struct('>I4I4', log, last - sum_bytes) end
+  log_times[i], log_sums[i] = time_ms, sum
+  log_starts[i], log_used[i] = start, (sum - before) % modulus
 end
 
 -- Milliseconds to wait until there is room for `cost` more; 0 if there is room now.
@@ -210,7 +212,8 @@ local function renewed_log(i)
   if log_times[i] == kind.slot_time then
     return sub(log, log_starts[i], -sum_bytes - 1) .. pack_struct('>I4', sum)
   end
-  return sub(log, log_starts[i]) .. pack_struct('>I4I4', kind.slot_time, sum)
+  if log_starts[i] > 1 then log = sub(log, log_starts[i]) end
+  return log .. pack_struct('>I4I4', kind.slot_time, sum)
 end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and the fingerprint of
@@ -487,9 +490,13 @@ one_by_one, marked, group_bytes, at = unpack_struct('>BBI4', packed, at)
 local groups_end = at + group_bytes
 fits = one_by_one == 0
 for i = 1, log_count do
-  local cost, max = log_costs[i], log_maxes[i]
+  local left = log_maxes[i] - log_costs[i]
   -- Most users have an empty log.
-  if cost > max or logs[i] ~= '' and wait_for_room(i, cost, max) > 0 then fits = false end
+  if logs[i] ~= '' then
+    sum_up(i)
+    left = left - log_used[i]
+  end
+  if left < 0 then fits = false end
 end
 local answers, answer = {}, nil
 if fits then
@@ -648,11 +655,13 @@ if claim_count > 0 then
   call('HINCRBY', prefix .. 'claim_counts', claim_minute, claim_count)
 end
 
-for _, kind in pairs(kinds) do
-  local changed = {}
-  for n, i in ipairs(kind.logs) do
+for _, kind in ipairs(kinds) do
+  local changed, changed_count = {}, 0
+  for n, digest in ipairs(kind.digests) do
+    local i = kind.before + n
     if log_added[i] and log_added[i] > 0 then
-      changed[#changed + 1], changed[#changed + 2] = kind.digests[n], renewed_log(i)
+      changed[changed_count + 1], changed[changed_count + 2] = digest, renewed_log(i)
+      changed_count = changed_count + 2
     end
   end
   if #changed > 0 then
