@@ -75,7 +75,7 @@ export const mutants: readonly Mutant[] = [
       [
         commit,
         '-- 6. Write: rows first',
-        "for bucket, entries in pairs(grown) do call('HSET', claims_key, fields[bucket], entries) end\nif full then return 'o' end\n-- 6. Write: rows first",
+        "if #changed > 0 then write_fields(claims_key, changed) end\nif full then return 'o' end\n-- 6. Write: rows first",
       ],
     ],
     faults: ['full backlog', 'full backlog'],
