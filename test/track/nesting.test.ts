@@ -32,16 +32,14 @@ function nested(kind: Kind, depth: number): string {
   return `${odd ? '[' : ''}${opening.repeat(pairs)}1${closing.repeat(pairs)}${odd ? ']' : ''}`;
 }
 
-type Place = {
-  readonly name: string;
-  readonly path: string;
-  /** The body with a value in it. */
-  readonly body: (value: string, appId: string) => string;
-  /** How deep the value stands in the body. */
-  readonly at: number;
-  /** Whether a document that is not too deep is accepted. */
-  readonly ignored?: true;
-};
+/** `at`: how deep the value stands in the body. `ignored`: a document that is not too deep is accepted. */
+type Place = readonly [
+  name: string,
+  path: string,
+  at: number,
+  body: (value: string, appId: string) => string,
+  ignored?: 'ignored',
+];
 
 const event = '"event": "Deep", "identity": "deep@example.com"';
 const sentAt = '"sent_at": "2026-03-01T12:30:05.000Z"';
@@ -52,110 +50,97 @@ const collect = '/api/collect';
 const pairings = '/api/visualizer/pairings';
 
 const places: readonly Place[] = [
-  ...[track, users, identify, collect, pairings].map((path) => ({
-    name: `as all there is, at ${path}`,
-    path,
-    body: (value: string) => value,
-    at: 0,
-  })),
-  {
-    name: 'in an unknown field of an event',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", ${event}, "more": ${value}}`,
-    at: 1,
-    ignored: true,
-  },
-  {
-    name: 'as a property',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", ${event}, "properties": {"a": ${value}}}`,
-    at: 2,
-  },
-  {
-    name: 'as an element of an array',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", ${event}, "properties": {"a": ["x", ${value}]}}`,
-    at: 3,
-  },
-  {
-    name: 'as the identity',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", "event": "Deep", "identity": ${value}}`,
-    at: 1,
-  },
-  {
-    name: 'as the app_id',
-    path: track,
-    body: (value) => `{"app_id": ${value}, ${event}}`,
-    at: 1,
-  },
-  {
-    name: 'as the events',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", "events": ${value}}`,
-    at: 1,
-  },
-  {
-    name: 'as one of the events',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", "events": [{${event}}, ${value}]}`,
-    at: 2,
-    ignored: true,
-  },
-  {
-    name: 'in an unknown field of one of the events, behind a lone surrogate',
-    path: track,
-    body: (value, app) => `{"app_id": "${app}", "events": [{${event}, "s": "\\ud800", "more": ${value}}]}`,
-    at: 3,
-  },
-  {
-    name: 'as a user property',
-    path: users,
-    body: (value, app) => `{"app_id": "${app}", "identity": "deep", "properties": {"a": ${value}}}`,
-    at: 2,
-  },
-  {
-    name: 'as one of the users',
-    path: users,
-    body: (value, app) => `{"app_id": "${app}", "users": [{"identity": "deep"}, ${value}]}`,
-    at: 2,
-    ignored: true,
-  },
-  {
-    name: 'in an unknown field of an identification',
-    path: identify,
-    body: (value, app) => `{"app_id": "${app}", "user_id": "5", "identity": "deep", "more": ${value}}`,
-    at: 1,
-    ignored: true,
-  },
-  {
-    name: 'as one of the messages',
-    path: collect,
-    body: (value, app) => `{"app_id": "${app}", ${sentAt}, "messages": [${value}]}`,
-    at: 2,
-    ignored: true,
-  },
-  {
-    name: 'as a property of a message',
-    path: collect,
-    body: (value, app) =>
+  ...[track, users, identify, collect, pairings].map(
+    (path): Place => [`as all there is, at ${path}`, path, 0, (value: string) => value],
+  ),
+  [
+    'in an unknown field of an event',
+    track,
+    1,
+    (value, app) => `{"app_id": "${app}", ${event}, "more": ${value}}`,
+    'ignored',
+  ],
+  [
+    'as a property',
+    track,
+    2,
+    (value, app) => `{"app_id": "${app}", ${event}, "properties": {"a": ${value}}}`,
+  ],
+  [
+    'as an element of an array',
+    track,
+    3,
+    (value, app) => `{"app_id": "${app}", ${event}, "properties": {"a": ["x", ${value}]}}`,
+  ],
+  [
+    'as the identity',
+    track,
+    1,
+    (value, app) => `{"app_id": "${app}", "event": "Deep", "identity": ${value}}`,
+  ],
+  ['as the app_id', track, 1, (value) => `{"app_id": ${value}, ${event}}`],
+  ['as the events', track, 1, (value, app) => `{"app_id": "${app}", "events": ${value}}`],
+  [
+    'as one of the events',
+    track,
+    2,
+    (value, app) => `{"app_id": "${app}", "events": [{${event}}, ${value}]}`,
+    'ignored',
+  ],
+  [
+    'in an unknown field of one of the events, behind a lone surrogate',
+    track,
+    3,
+    (value, app) => `{"app_id": "${app}", "events": [{${event}, "s": "\\ud800", "more": ${value}}]}`,
+  ],
+  [
+    'as a user property',
+    users,
+    2,
+    (value, app) => `{"app_id": "${app}", "identity": "deep", "properties": {"a": ${value}}}`,
+  ],
+  [
+    'as one of the users',
+    users,
+    2,
+    (value, app) => `{"app_id": "${app}", "users": [{"identity": "deep"}, ${value}]}`,
+    'ignored',
+  ],
+  [
+    'in an unknown field of an identification',
+    identify,
+    1,
+    (value, app) => `{"app_id": "${app}", "user_id": "5", "identity": "deep", "more": ${value}}`,
+    'ignored',
+  ],
+  [
+    'as one of the messages',
+    collect,
+    2,
+    (value, app) => `{"app_id": "${app}", ${sentAt}, "messages": [${value}]}`,
+    'ignored',
+  ],
+  [
+    'as a property of a message',
+    collect,
+    4,
+    (value, app) =>
       `{"app_id": "${app}", ${sentAt}, "messages": [{"type": "event", "id": "deep", "user_id": "5", "event": "Deep", "properties": {"a": ${value}}}]}`,
-    at: 4,
-    ignored: true,
-  },
-  {
-    name: 'as the pairing of a batch',
-    path: collect,
-    body: (value, app) => `{"app_id": "${app}", ${sentAt}, "pairing": ${value}, "messages": [1]}`,
-    at: 1,
-    ignored: true,
-  },
-  {
-    name: 'as the pairing that is to end',
-    path: `${pairings}/stop`,
-    body: (value, app) => `{"app_id": "${app}", "pairing": ${value}}`,
-    at: 1,
-  },
+    'ignored',
+  ],
+  [
+    'as the pairing of a batch',
+    collect,
+    1,
+    (value, app) => `{"app_id": "${app}", ${sentAt}, "pairing": ${value}, "messages": [1]}`,
+    'ignored',
+  ],
+  [
+    'as the pairing that is to end',
+    `${pairings}/stop`,
+    1,
+    (value, app) => `{"app_id": "${app}", "pairing": ${value}}`,
+  ],
 ];
 
 const depths = [depthMax - 1, depthMax, depthMax + 1, 1_000, 30_000];
@@ -168,7 +153,7 @@ async function assertServes(): Promise<void> {
 }
 
 describe('nesting', () => {
-  for (const { name, path, body, at, ignored } of places) {
+  for (const [name, path, at, body, ignored] of places) {
     for (const [environment, appIdOf] of [
       ['strict', () => strict],
       ['lenient', () => lenient],

@@ -57,9 +57,9 @@ const paddingTo = (headBytes: number, body: string) =>
 /** The size of the largest head. The bound on headers does not count the request line and the line breaks around them. */
 const headBytesMax = receiving.headerBytesMax + line.length + 4;
 
-type Row = {
-  readonly name: string;
-  readonly bytes: (body: string) => string | Uint8Array;
+type Bytes = (body: string) => string | Uint8Array;
+
+type Answer = {
   /** The status of the only reply. `refused`: any error, with or without JSON. */
   readonly status: number | 'refused';
   /** The code of the error; absent if the parser answers by itself, without JSON. */
@@ -68,6 +68,9 @@ type Row = {
   readonly stored: boolean | 'perhaps';
   readonly reply?: (reply: RawReply) => void;
 };
+
+type Row = readonly [name: string, bytes: Bytes, answer: Answer];
+type Request = readonly [name: string, bytes: (body: string) => string];
 
 const taken = { status: 200, connection: 'open', stored: true } as const;
 const takenAndClosed = { status: 200, connection: 'closed', stored: true } as const;
@@ -84,273 +87,212 @@ const wrongMethod = {
 } as const;
 
 const accepted: readonly Row[] = [
-  { name: 'a Content-Length', bytes: (body) => request(body), ...taken },
-  {
-    name: 'header names in any case, tabs and spaces around values',
-    bytes: (body) =>
+  ['a Content-Length', (body) => request(body), taken],
+  [
+    'header names in any case, tabs and spaces around values',
+    (body) =>
       head(line, 'hOsT:\tx \t', 'CONTENT-type:application/json', `content-LENGTH:\t ${body.length}  `) + body,
-    ...taken,
-  },
-  {
-    name: 'a query, which is ignored',
-    bytes: (body) => request(body, [], `POST /api/track?token=${canary}&strict HTTP/1.1`),
-    ...taken,
-  },
-  { name: 'an Authorization header', bytes: (body) => request(body, [`Authorization: ${canary}`]), ...taken },
-  {
-    name: 'bytes 80 to FF in a header',
-    bytes: (body) => Buffer.from(request(body, [`X-A: ${canary}\x80\xa0\xff`]), 'latin1'),
-    ...taken,
-  },
-  {
+    taken,
+  ],
+  [
+    'a query, which is ignored',
+    (body) => request(body, [], `POST /api/track?token=${canary}&strict HTTP/1.1`),
+    taken,
+  ],
+  ['an Authorization header', (body) => request(body, [`Authorization: ${canary}`]), taken],
+  [
+    'bytes 80 to FF in a header',
+    (body) => Buffer.from(request(body, [`X-A: ${canary}\x80\xa0\xff`]), 'latin1'),
+    taken,
+  ],
+  [
     // The parser drops such bytes in front of a value, as it does spaces.
-    name: 'a byte 80 to FF in front of the value of a header',
-    bytes: (body) =>
+    'a byte 80 to FF in front of the value of a header',
+    (body) =>
       Buffer.from(
         head(line, host, 'Content-Type: \xffapplication/json', contentLength(body)) + body,
         'latin1',
       ),
-    ...taken,
-  },
-  {
-    name: 'headers of 16,384 bytes',
-    bytes: (body) => request(body, [paddingTo(headBytesMax, body)]),
-    ...taken,
-  },
-  {
-    name: 'headers of 16,385 bytes',
-    bytes: (body) => request(body, [paddingTo(headBytesMax + 1, body)]),
-    status: 431,
-    code: 'headers_too_large',
-    connection: 'open',
-    stored: false,
-  },
-  {
-    name: '98 headers',
-    bytes: (body) =>
+    taken,
+  ],
+  ['headers of 16,384 bytes', (body) => request(body, [paddingTo(headBytesMax, body)]), taken],
+  [
+    'headers of 16,385 bytes',
+    (body) => request(body, [paddingTo(headBytesMax + 1, body)]),
+    { status: 431, code: 'headers_too_large', connection: 'open', stored: false },
+  ],
+  [
+    '98 headers',
+    (body) =>
       request(
         body,
         Array.from({ length: 95 }, (_, index) => `X-${index}: a`),
       ),
-    ...taken,
-  },
-  {
-    name: 'Connection: close',
-    bytes: (body) => request(body, ['Connection: close']),
-    ...takenAndClosed,
-  },
-  {
-    name: 'Upgrade: h2c',
-    bytes: (body) =>
+    taken,
+  ],
+  ['Connection: close', (body) => request(body, ['Connection: close']), takenAndClosed],
+  [
+    'Upgrade: h2c',
+    (body) =>
       request(body, ['Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABk']),
-    ...taken,
-  },
-  {
-    name: 'Upgrade: websocket',
-    bytes: (body) => request(body, ['Connection: Upgrade', 'Upgrade: websocket']),
-    ...taken,
-  },
-  {
-    name: 'Transfer-Encoding: chunked, and the connection is closed',
-    bytes: (body) => chunkedRequest(body),
-    ...takenAndClosed,
-  },
-  {
-    name: 'chunks of one byte each',
-    bytes: (body) =>
-      `${head(line, host, json, chunked)}${[...body].map((c) => `1\r\n${c}\r\n`).join('')}0\r\n\r\n`,
-    ...takenAndClosed,
-  },
-  {
-    name: 'Transfer-Encoding: Chunked, since its value is case-insensitive',
-    bytes: (body) => head(line, host, json, 'Transfer-Encoding: Chunked') + inOneChunk(body),
-    ...takenAndClosed,
-  },
+    taken,
+  ],
+  ['Upgrade: websocket', (body) => request(body, ['Connection: Upgrade', 'Upgrade: websocket']), taken],
+  [
+    'Transfer-Encoding: chunked, and the connection is closed',
+    (body) => chunkedRequest(body),
+    takenAndClosed,
+  ],
+  [
+    'chunks of one byte each',
+    (body) => `${head(line, host, json, chunked)}${[...body].map((c) => `1\r\n${c}\r\n`).join('')}0\r\n\r\n`,
+    takenAndClosed,
+  ],
+  [
+    'Transfer-Encoding: Chunked, since its value is case-insensitive',
+    (body) => head(line, host, json, 'Transfer-Encoding: Chunked') + inOneChunk(body),
+    takenAndClosed,
+  ],
 ];
 
 const refused: readonly Row[] = [
-  {
-    name: 'neither Content-Length nor a body',
-    bytes: () => head(line, host, json),
-    status: 400,
-    code: 'invalid_json',
-    connection: 'open',
-    stored: false,
-  },
-  {
-    name: 'Content-Length: 0',
-    bytes: () => head(line, host, json, 'Content-Length: 0'),
-    status: 400,
-    code: 'invalid_json',
-    connection: 'open',
-    stored: false,
-  },
-  {
-    name: 'two Content-Type headers',
-    bytes: (body) => request(body, [json]),
-    status: 400,
-    code: 'invalid_content_type',
-    connection: 'open',
-    stored: false,
-  },
-  {
-    name: 'two Content-Encoding headers',
-    bytes: (body) => request(body, ['Content-Encoding: identity', 'Content-Encoding: identity']),
-    status: 415,
-    code: 'unsupported_encoding',
-    connection: 'open',
-    stored: false,
-  },
-  {
-    name: 'a Content-Length one above the largest body, at once and without the body',
-    bytes: () => head(line, host, json, `Content-Length: ${4 * bodies.bulkBytesMax}`),
-    status: 413,
-    code: 'body_too_large',
-    connection: 'closed',
-    stored: false,
-  },
-  {
-    name: 'Content-Length: 999999999999999, at once and without the body',
-    bytes: () => head(line, host, json, 'Content-Length: 999999999999999'),
-    status: 413,
-    code: 'body_too_large',
-    connection: 'closed',
-    stored: false,
-  },
-  {
-    name: 'Content-Length: 99999999999999999, at once and without the body',
-    bytes: () => head(line, host, json, 'Content-Length: 99999999999999999'),
-    status: 413,
-    code: 'body_too_large',
-    connection: 'closed',
-    stored: false,
-  },
+  [
+    'neither Content-Length nor a body',
+    () => head(line, host, json),
+    { status: 400, code: 'invalid_json', connection: 'open', stored: false },
+  ],
+  [
+    'Content-Length: 0',
+    () => head(line, host, json, 'Content-Length: 0'),
+    { status: 400, code: 'invalid_json', connection: 'open', stored: false },
+  ],
+  [
+    'two Content-Type headers',
+    (body) => request(body, [json]),
+    { status: 400, code: 'invalid_content_type', connection: 'open', stored: false },
+  ],
+  [
+    'two Content-Encoding headers',
+    (body) => request(body, ['Content-Encoding: identity', 'Content-Encoding: identity']),
+    { status: 415, code: 'unsupported_encoding', connection: 'open', stored: false },
+  ],
+  [
+    'a Content-Length one above the largest body, at once and without the body',
+    () => head(line, host, json, `Content-Length: ${4 * bodies.bulkBytesMax}`),
+    { status: 413, code: 'body_too_large', connection: 'closed', stored: false },
+  ],
+  [
+    'Content-Length: 999999999999999, at once and without the body',
+    () => head(line, host, json, 'Content-Length: 999999999999999'),
+    { status: 413, code: 'body_too_large', connection: 'closed', stored: false },
+  ],
+  [
+    'Content-Length: 99999999999999999, at once and without the body',
+    () => head(line, host, json, 'Content-Length: 99999999999999999'),
+    { status: 413, code: 'body_too_large', connection: 'closed', stored: false },
+  ],
 ];
 
 const ambiguous: readonly Row[] = [
-  {
-    name: 'two different Content-Length',
-    bytes: (body) => head(line, host, json, contentLength(body), `Content-Length: 2`) + body,
-    ...framing,
-  },
-  {
-    name: 'two equal Content-Length',
-    bytes: (body) => head(line, host, json, contentLength(body), contentLength(body)) + body,
-    ...framing,
-  },
-  ...['2, 2', '+2', '-1', '0x2', '2.0', '1e1', '2 2', '99999999999999999999999'].map((value) => ({
-    name: `Content-Length: ${value}`,
-    bytes: () => `${head(line, host, json, `Content-Length: ${value}`)}{}`,
-    status: 400,
-    connection: 'closed' as const,
-    stored: false,
-  })),
-  {
-    name: 'an empty Content-Length',
-    bytes: (body) => head(line, host, json, 'Content-Length:') + body,
-    ...framing,
-  },
-  {
-    name: 'Transfer-Encoding and Content-Length',
-    bytes: (body) => head(line, host, json, contentLength(body), chunked) + inOneChunk(body),
-    ...parser400,
-  },
-  ...['xchunked', 'gzip, chunked', 'chunked, gzip', 'chunked, chunked', 'identity', 'gzip', ''].map(
-    (value) => ({
-      name: `Transfer-Encoding: ${value || '(empty)'}`,
-      bytes: (body: string) => head(line, host, json, `Transfer-Encoding: ${value}`) + inOneChunk(body),
-      ...framing,
-    }),
+  [
+    'two different Content-Length',
+    (body) => head(line, host, json, contentLength(body), `Content-Length: 2`) + body,
+    framing,
+  ],
+  [
+    'two equal Content-Length',
+    (body) => head(line, host, json, contentLength(body), contentLength(body)) + body,
+    framing,
+  ],
+  ...['2, 2', '+2', '-1', '0x2', '2.0', '1e1', '2 2', '99999999999999999999999'].map(
+    (value): Row => [
+      `Content-Length: ${value}`,
+      () => `${head(line, host, json, `Content-Length: ${value}`)}{}`,
+      { status: 400, connection: 'closed', stored: false },
+    ],
   ),
-  {
-    name: 'a chunked body that announces trailers',
-    bytes: (body) => chunkedRequest(body, ['Trailer: X-T']),
-    ...framing,
-  },
-  {
-    name: 'two Transfer-Encoding headers',
-    bytes: (body) => head(line, host, json, chunked, chunked) + inOneChunk(body),
-    ...framing,
-  },
+  ['an empty Content-Length', (body) => head(line, host, json, 'Content-Length:') + body, framing],
+  [
+    'Transfer-Encoding and Content-Length',
+    (body) => head(line, host, json, contentLength(body), chunked) + inOneChunk(body),
+    parser400,
+  ],
+  ...['xchunked', 'gzip, chunked', 'chunked, gzip', 'chunked, chunked', 'identity', 'gzip', ''].map(
+    (value): Row => [
+      `Transfer-Encoding: ${value || '(empty)'}`,
+      (body: string) => head(line, host, json, `Transfer-Encoding: ${value}`) + inOneChunk(body),
+      framing,
+    ],
+  ),
+  ['a chunked body that announces trailers', (body) => chunkedRequest(body, ['Trailer: X-T']), framing],
+  [
+    'two Transfer-Encoding headers',
+    (body) => head(line, host, json, chunked, chunked) + inOneChunk(body),
+    framing,
+  ],
 ];
 
 const malformed: readonly Row[] = [
-  { name: 'HTTP/1.0', bytes: (body) => request(body, [], 'POST /api/track HTTP/1.0'), ...parserRefuses },
-  {
-    name: 'the preface of HTTP/2',
-    bytes: () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
-    ...parserRefuses,
-  },
-  {
-    name: 'the hello of TLS',
-    bytes: () => Buffer.from(`16030100f8010000f40303${'00'.repeat(240)}`, 'hex'),
-    ...parserRefuses,
-  },
-  {
-    name: 'the absolute form',
-    bytes: (body) => request(body, [], 'POST http://sluice.test/api/track HTTP/1.1'),
-    ...parserRefuses,
-  },
-  {
-    name: 'lines ending with a bare LF',
-    bytes: (body) => head(line, host, json, contentLength(body)).replaceAll('\r\n', '\n') + body,
-    ...parserRefuses,
-  },
-  { name: 'no Host', bytes: (body) => head(line, json, contentLength(body)) + body, ...parser400 },
-  { name: 'two Host', bytes: (body) => request(body, [host]), ...parser400 },
-  {
-    name: 'a request head of 16 KiB more',
-    bytes: (body) =>
-      request(body, [paddingTo(receiving.headerBytesMax + receiving.headerBytesAnswered + 1, body)]),
-    status: 431,
-    connection: 'closed',
-    stored: false,
-  },
-  {
-    name: '101 headers',
-    bytes: (body) =>
+  ['HTTP/1.0', (body) => request(body, [], 'POST /api/track HTTP/1.0'), parserRefuses],
+  ['the preface of HTTP/2', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', parserRefuses],
+  ['the hello of TLS', () => Buffer.from(`16030100f8010000f40303${'00'.repeat(240)}`, 'hex'), parserRefuses],
+  [
+    'the absolute form',
+    (body) => request(body, [], 'POST http://sluice.test/api/track HTTP/1.1'),
+    parserRefuses,
+  ],
+  [
+    'lines ending with a bare LF',
+    (body) => head(line, host, json, contentLength(body)).replaceAll('\r\n', '\n') + body,
+    parserRefuses,
+  ],
+  ['no Host', (body) => head(line, json, contentLength(body)) + body, parser400],
+  ['two Host', (body) => request(body, [host]), parser400],
+  [
+    'a request head of 16 KiB more',
+    (body) => request(body, [paddingTo(receiving.headerBytesMax + receiving.headerBytesAnswered + 1, body)]),
+    { status: 431, connection: 'closed', stored: false },
+  ],
+  [
+    '101 headers',
+    (body) =>
       request(
         body,
         Array.from({ length: 98 }, (_, index) => `X-${index}: a`),
       ),
-    status: 431,
-    connection: 'closed',
-    stored: false,
-  },
-  {
-    name: 'a path of 33,000 characters',
-    bytes: (body) => request(body, [], `POST /api/track?${'q'.repeat(33_000)} HTTP/1.1`),
-    status: 431,
-    connection: 'closed',
-    stored: false,
-  },
-  { name: 'a folded header', bytes: (body) => request(body, ['X-A: a\r\n b']), ...parser400 },
-  { name: 'a space before the colon', bytes: (body) => request(body, ['X-A : a']), ...parser400 },
-  { name: 'a header without a colon', bytes: (body) => request(body, ['X-A']), ...parser400 },
-  { name: 'NUL in a header', bytes: (body) => request(body, ['X-A: a\0b']), ...parser400 },
-  {
-    name: 'a chunk trailer',
-    bytes: (body) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}\r\n0\r\nX-T: a\r\n\r\n`,
-    ...parserRefuses,
-    stored: false,
-  },
+    { status: 431, connection: 'closed', stored: false },
+  ],
+  [
+    'a path of 33,000 characters',
+    (body) => request(body, [], `POST /api/track?${'q'.repeat(33_000)} HTTP/1.1`),
+    { status: 431, connection: 'closed', stored: false },
+  ],
+  ['a folded header', (body) => request(body, ['X-A: a\r\n b']), parser400],
+  ['a space before the colon', (body) => request(body, ['X-A : a']), parser400],
+  ['a header without a colon', (body) => request(body, ['X-A']), parser400],
+  ['NUL in a header', (body) => request(body, ['X-A: a\0b']), parser400],
+  [
+    'a chunk trailer',
+    (body) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}\r\n0\r\nX-T: a\r\n\r\n`,
+    parserRefuses,
+  ],
 ];
 
 // The parser accepts these chunked bodies as well-formed. That does no harm: every chunked request closes its connection, so
 // what follows is never read as another request.
-const parserGaps = [
-  {
-    name: 'a chunk size with the digit g, read as 16',
-    bytes: (body: string) => `${head(line, host, json, chunked)}g0\r\n${body.padEnd(256)}\r\n0\r\n\r\n`,
-  },
-  {
-    name: 'a chunk size that ends with a bare LF',
-    bytes: (body: string) => `${head(line, host, json, chunked)}${hex(body)}\n${body}\r\n0\r\n\r\n`,
-  },
-  {
-    name: 'other bytes where CRLF ends a chunk',
-    bytes: (body: string) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}XX0\r\n\r\n`,
-  },
+const parserGaps: readonly Request[] = [
+  [
+    'a chunk size with the digit g, read as 16',
+    (body: string) => `${head(line, host, json, chunked)}g0\r\n${body.padEnd(256)}\r\n0\r\n\r\n`,
+  ],
+  [
+    'a chunk size that ends with a bare LF',
+    (body: string) => `${head(line, host, json, chunked)}${hex(body)}\n${body}\r\n0\r\n\r\n`,
+  ],
+  [
+    'other bytes where CRLF ends a chunk',
+    (body: string) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}XX0\r\n\r\n`,
+  ],
 ];
 
 const otherTargets: readonly Row[] = [
@@ -361,32 +303,30 @@ const otherTargets: readonly Row[] = [
     '/api/../api/track',
     '/x/%2e%2e/api/track',
     '/api/%74rack',
-  ].map((path) => ({
-    name: `POST ${path}`,
-    bytes: (body: string) => request(body, [], `POST ${path} HTTP/1.1`),
-    ...notFound,
-  })),
-  { name: 'GET /', bytes: () => head('GET / HTTP/1.1', host), ...notFound },
-  ...['GET', 'PUT', 'PATCH', 'DELETE', 'post', 'MKCOL'].map((method) => ({
-    name: `${method} /api/track`,
-    bytes: (body: string) => request(body, [`X-A: ${canary}`], `${method} /api/track?${canary} HTTP/1.1`),
-    ...wrongMethod,
-  })),
-  {
-    name: 'POST /api/nowhere with a chunked body, after which the connection is closed',
-    bytes: (body) => chunkedRequest(body, [], 'POST /api/nowhere HTTP/1.1'),
-    ...notFound,
-    connection: 'closed',
-  },
-  {
-    name: 'PUT /api/track with a chunked body, after which the connection is closed',
-    bytes: (body) => chunkedRequest(body, [], 'PUT /api/track HTTP/1.1'),
-    ...wrongMethod,
-    connection: 'closed',
-  },
-  {
-    name: 'a preflight',
-    bytes: () =>
+  ].map(
+    (path): Row => [`POST ${path}`, (body: string) => request(body, [], `POST ${path} HTTP/1.1`), notFound],
+  ),
+  ['GET /', () => head('GET / HTTP/1.1', host), notFound],
+  ...['GET', 'PUT', 'PATCH', 'DELETE', 'post', 'MKCOL'].map(
+    (method): Row => [
+      `${method} /api/track`,
+      (body: string) => request(body, [`X-A: ${canary}`], `${method} /api/track?${canary} HTTP/1.1`),
+      wrongMethod,
+    ],
+  ),
+  [
+    'POST /api/nowhere with a chunked body, after which the connection is closed',
+    (body) => chunkedRequest(body, [], 'POST /api/nowhere HTTP/1.1'),
+    { ...notFound, connection: 'closed' },
+  ],
+  [
+    'PUT /api/track with a chunked body, after which the connection is closed',
+    (body) => chunkedRequest(body, [], 'PUT /api/track HTTP/1.1'),
+    { ...wrongMethod, connection: 'closed' },
+  ],
+  [
+    'a preflight',
+    () =>
       head(
         'OPTIONS /api/track HTTP/1.1',
         host,
@@ -394,16 +334,16 @@ const otherTargets: readonly Row[] = [
         'Access-Control-Request-Method: POST',
         `Access-Control-Request-Headers: ${canary}`,
       ),
-    ...wrongMethod,
-  },
-  {
-    name: 'a request of a browser on another site, which gets no CORS headers',
-    bytes: (body) => request(body, [`Origin: https://${canary}.test`]),
-    ...taken,
-  },
-  {
-    name: 'the opening of a WebSocket',
-    bytes: () =>
+    wrongMethod,
+  ],
+  [
+    'a request of a browser on another site, which gets no CORS headers',
+    (body) => request(body, [`Origin: https://${canary}.test`]),
+    taken,
+  ],
+  [
+    'the opening of a WebSocket',
+    () =>
       head(
         'GET /api/track HTTP/1.1',
         host,
@@ -412,13 +352,13 @@ const otherTargets: readonly Row[] = [
         'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
         'Sec-WebSocket-Version: 13',
       ),
-    ...wrongMethod,
-  },
+    wrongMethod,
+  ],
 ];
 
 // If a connection closes after a request, bytes behind it are never a request, whatever the target and the answer of the
 // first: a proxy in front may have seen the two as one.
-const withRequestBehind: readonly { name: string; bytes: (body: string) => string }[] = [
+const withRequestBehind: readonly Request[] = [
   ...[
     'POST /api/track',
     'PUT /api/track',
@@ -426,42 +366,46 @@ const withRequestBehind: readonly { name: string; bytes: (body: string) => strin
     'POST /api/nowhere',
     'GET /health/live',
     'GET /openapi.json',
-  ].flatMap((target) => [
-    {
-      name: `${target} with Transfer-Encoding: xchunked`,
-      bytes: () => `${head(`${target} HTTP/1.1`, host, json, 'Transfer-Encoding: xchunked')}0\r\n\r\n`,
-    },
-    {
-      name: `${target} with two Content-Length`,
-      bytes: () => `${head(`${target} HTTP/1.1`, host, json, 'Content-Length: 2', 'Content-Length: 400')}{}`,
-    },
-    {
-      name: `${target} with a chunk that other bytes than CRLF end`,
-      bytes: () => `${head(`${target} HTTP/1.1`, host, json, chunked)}1\r\n XX0\r\n\r\n`,
-    },
+  ].flatMap((target): Request[] => [
+    [
+      `${target} with Transfer-Encoding: xchunked`,
+      () => `${head(`${target} HTTP/1.1`, host, json, 'Transfer-Encoding: xchunked')}0\r\n\r\n`,
+    ],
+    [
+      `${target} with two Content-Length`,
+      () => `${head(`${target} HTTP/1.1`, host, json, 'Content-Length: 2', 'Content-Length: 400')}{}`,
+    ],
+    [
+      `${target} with a chunk that other bytes than CRLF end`,
+      () => `${head(`${target} HTTP/1.1`, host, json, chunked)}1\r\n XX0\r\n\r\n`,
+    ],
   ]),
-  { name: 'an empty Content-Length', bytes: () => head(line, host, json, 'Content-Length:') },
-  {
-    name: 'a Content-Length above the largest body',
-    bytes: () => head(line, host, json, `Content-Length: ${4 * bodies.bulkBytesMax}`),
-  },
-  { name: 'Connection: close', bytes: (body) => request(body, ['Connection: close']) },
-  { name: 'a chunked body', bytes: (body) => chunkedRequest(body) },
+  ['an empty Content-Length', () => head(line, host, json, 'Content-Length:')],
+  [
+    'a Content-Length above the largest body',
+    () => head(line, host, json, `Content-Length: ${4 * bodies.bulkBytesMax}`),
+  ],
+  ['Connection: close', (body) => request(body, ['Connection: close'])],
+  ['a chunked body', (body) => chunkedRequest(body)],
   ...parserGaps,
 ];
 
 /** Sends a row's bytes on a connection of its own and checks everything that the row says. */
-async function run(row: Row): Promise<void> {
-  const body = newEvent(row.stored === 'perhaps' ? 'perhaps' : Number(row.stored), row.name);
+async function run([
+  name,
+  bytes,
+  { status, code, connection: state, stored, reply: check },
+]: Row): Promise<void> {
+  const body = newEvent(stored === 'perhaps' ? 'perhaps' : Number(stored), name);
   const connection = await openRaw(sluice.baseUrl);
   try {
-    await connection.send(row.bytes(body));
+    await connection.send(bytes(body));
     const reply = await connection.reply(0);
-    if (row.status === 'refused') assert.ok(reply.status >= 400, `${reply.status} ${reply.body}`);
-    else assert.equal(reply.status, row.status, reply.body);
-    checkReply(reply, row.code);
-    row.reply?.(reply);
-    if (row.connection === 'open') await checkInStep(connection, 1);
+    if (status === 'refused') assert.ok(reply.status >= 400, `${reply.status} ${reply.body}`);
+    else assert.equal(reply.status, status, reply.body);
+    checkReply(reply, code);
+    check?.(reply);
+    if (state === 'open') await checkInStep(connection, 1);
     else await checkClosed(connection, 1);
   } finally {
     connection.destroy();
@@ -526,7 +470,7 @@ async function checkServes(): Promise<void> {
 function table(title: string, rows: readonly Row[]): void {
   describe(title, () => {
     for (const row of rows) {
-      test(row.name, async () => {
+      test(row[0], async () => {
         await run(row);
         await checkServes();
       });
@@ -534,115 +478,69 @@ function table(title: string, rows: readonly Row[]): void {
   });
 }
 
-type TimedRow = {
-  readonly name: string;
-  readonly bytes: (body: string) => string | Uint8Array;
-  /** Sent again and again until the connection is closed. */
-  readonly drip?: { readonly bytes: string; readonly everyMs: number };
-  /** The status codes of the replies that come before the timer closes the connection. */
-  readonly replies: readonly number[];
-  readonly stored: boolean;
-};
+/**
+ * `replies`: the statuses of what is answered before the timer closes the connection; with 200 the event is stored. `drip`: sent again and
+ * again until then.
+ */
+type TimedRow = readonly [
+  name: string,
+  bytes: Bytes,
+  replies: readonly number[],
+  drip?: { readonly bytes: string; readonly everyMs: number },
+];
 
 const timed: readonly TimedRow[] = [
-  { name: 'nothing', bytes: () => '', replies: [], stored: false },
-  { name: 'half a head', bytes: () => `${line}\r\n${host}\r\n`, replies: [], stored: false },
-  {
-    name: 'a head that trickles',
-    bytes: () => `${line}\r\n${host}\r\nX-A: `,
-    drip: { bytes: 'a', everyMs: 1000 },
-    replies: [],
-    stored: false,
-  },
-  {
-    name: 'a bare CR in a header',
-    bytes: (body) => request(body, ['X-A: a\rb']),
-    replies: [],
-    stored: false,
-  },
-  { name: 'an empty line first', bytes: (body) => `\r\n${request(body)}`, replies: [], stored: false },
-  {
-    name: 'a request line without version',
-    bytes: () => head('POST /api/track', host),
-    replies: [],
-    stored: false,
-  },
-  {
-    name: 'half a body',
-    bytes: (body) => request(body).slice(0, -20),
-    replies: [],
-    stored: false,
-  },
-  {
-    name: 'a body of 10 kB per second',
-    bytes: () => `${head(line, host, json, `Content-Length: ${bodies.singleBytesMax}`)}{`,
-    drip: { bytes: ' '.repeat(1000), everyMs: 100 },
-    replies: [],
-    stored: false,
-  },
-  {
-    name: 'a body of 40 kB a second, which is answered that it is too slow',
-    bytes: () => `${head(line, host, json, `Content-Length: ${bodies.singleBytesMax}`)}{`,
-    drip: { bytes: ' '.repeat(4000), everyMs: 100 },
-    replies: [408],
-    stored: false,
-  },
-  {
-    name: 'chunks without an end',
-    bytes: (body) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}\r\n`,
-    replies: [],
-    stored: false,
-  },
-  {
-    name: 'one chunk of one byte per second',
-    bytes: () => head(line, host, json, chunked),
-    drip: { bytes: '1\r\n{\r\n', everyMs: 1000 },
-    replies: [],
-    stored: false,
-  },
-  {
+  ['nothing', () => '', []],
+  ['half a head', () => `${line}\r\n${host}\r\n`, []],
+  ['a head that trickles', () => `${line}\r\n${host}\r\nX-A: `, [], { bytes: 'a', everyMs: 1000 }],
+  ['a bare CR in a header', (body) => request(body, ['X-A: a\rb']), []],
+  ['an empty line first', (body) => `\r\n${request(body)}`, []],
+  ['a request line without version', () => head('POST /api/track', host), []],
+  ['half a body', (body) => request(body).slice(0, -20), []],
+  [
+    'a body of 10 kB per second',
+    () => `${head(line, host, json, `Content-Length: ${bodies.singleBytesMax}`)}{`,
+    [],
+    { bytes: ' '.repeat(1000), everyMs: 100 },
+  ],
+  [
+    'a body of 40 kB a second, which is answered that it is too slow',
+    () => `${head(line, host, json, `Content-Length: ${bodies.singleBytesMax}`)}{`,
+    [408],
+    { bytes: ' '.repeat(4000), everyMs: 100 },
+  ],
+  ['chunks without an end', (body) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}\r\n`, []],
+  [
+    'one chunk of one byte per second',
+    () => head(line, host, json, chunked),
+    [],
+    { bytes: '1\r\n{\r\n', everyMs: 1000 },
+  ],
+  [
     // The parser reads `2;a` as a much larger number.
-    name: 'a chunk extension',
-    bytes: (body) => `${head(line, host, json, chunked)}${hex(body)};a\r\n${body}\r\n0\r\n\r\n`,
-    replies: [],
-    stored: false,
-  },
-  {
-    name: 'Expect: 100-continue and then no body',
-    bytes: (body) => head(line, host, json, contentLength(body), 'Expect: 100-continue'),
-    replies: [100],
-    stored: false,
-  },
-  { name: 'nothing after an accepted event', bytes: (body) => request(body), replies: [200], stored: true },
-  {
-    name: 'nothing after a refused event',
-    bytes: () => request('{}'),
-    replies: [400],
-    stored: false,
-  },
-  {
-    name: 'nothing after a wrong path',
-    bytes: () => head('GET /api/nowhere HTTP/1.1', host),
-    replies: [404],
-    stored: false,
-  },
-  {
-    name: 'nothing after a wrong method',
-    bytes: () => head('GET /api/track HTTP/1.1', host),
-    replies: [405],
-    stored: false,
-  },
+    'a chunk extension',
+    (body) => `${head(line, host, json, chunked)}${hex(body)};a\r\n${body}\r\n0\r\n\r\n`,
+    [],
+  ],
+  [
+    'Expect: 100-continue and then no body',
+    (body) => head(line, host, json, contentLength(body), 'Expect: 100-continue'),
+    [100],
+  ],
+  ['nothing after an accepted event', (body) => request(body), [200]],
+  ['nothing after a refused event', () => request('{}'), [400]],
+  ['nothing after a wrong path', () => head('GET /api/nowhere HTTP/1.1', host), [404]],
+  ['nothing after a wrong method', () => head('GET /api/track HTTP/1.1', host), [405]],
 ];
 
 const timedResults = new Map<TimedRow, Promise<void>>();
 
 /** All run at once and beside the other tests, since each takes the whole time of the timer. */
-async function runTimed(row: TimedRow): Promise<void> {
+async function runTimed([name, bytes, replies, drip]: TimedRow): Promise<void> {
   const connection = await openRaw(sluice.baseUrl);
   let dripping: NodeJS.Timeout | undefined;
   try {
-    await connection.send(row.bytes(newEvent(Number(row.stored), row.name)));
-    const { drip } = row;
+    await connection.send(bytes(newEvent(Number(replies.includes(200)), name)));
     if (drip !== undefined) {
       const startedAt = performance.now();
       let pieces = 0;
@@ -656,7 +554,7 @@ async function runTimed(row: TimedRow): Promise<void> {
     await connection.untilClosed(timerMsMax);
     assert.deepEqual(
       connection.replies.map((reply) => reply.status),
-      row.replies,
+      replies,
     );
     assert.equal(connection.rest, '');
   } finally {
@@ -680,14 +578,14 @@ table('refuses a request that states its length twice or never, and closes the c
 table('refuses what is not HTTP/1.1, and closes the connection:', malformed);
 table(
   'takes, as the parser does, and closes the connection after',
-  parserGaps.map((gap) => ({ ...gap, ...takenAndClosed })),
+  parserGaps.map((gap): Row => [...gap, takenAndClosed]),
 );
 table('answers other targets with JSON and without CORS headers:', otherTargets);
 
 describe('answers at most once, closes the connection, and never executes what follows', {
   concurrency: 8,
 }, () => {
-  for (const { name, bytes } of withRequestBehind) {
+  for (const [name, bytes] of withRequestBehind) {
     test(name, async () => {
       const first = bytes(newEvent('perhaps', name));
       const connection = await openRaw(sluice.baseUrl);
@@ -884,7 +782,7 @@ describe('over the life of a connection', () => {
 
 describe('closes by its timer a connection that sends', () => {
   for (const row of timed) {
-    test(row.name, async () => {
+    test(row[0], async () => {
       await timedResults.get(row);
       await checkServes();
     });
