@@ -1,6 +1,7 @@
 // The file of refused rows, as NDJSON: each row as it was read, with its key and the reason. Once the rows are corrected, the file can be
 // imported with the same options, and each row keeps its key.
 
+import { randomBytes } from 'node:crypto';
 import { closeSync, ftruncateSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
 import { rejectColumns } from './mapping.js';
@@ -48,7 +49,7 @@ export function openRejects(path: string, { bytes, isContinued, isDone }: Reject
   return {
     add: (name, { place, value, text }, key, reason) => {
       const row = value ?? { [rejectColumns.text]: text };
-      const line = JSON.stringify({
+      const line = jsonOf({
         ...row,
         [rejectColumns.key]: key,
         [rejectColumns.place]: `${name}:${place}`,
@@ -62,6 +63,24 @@ export function openRejects(path: string, { bytes, isContinued, isDone }: Reject
       if (end === 0) rmSync(path);
     },
   };
+}
+
+/** No other text is this one, since only this process knows it. */
+const infinite = randomBytes(15).toString('base64url');
+
+/**
+ * JSON in which a number beyond all doubles stays one, so that it is refused again. JSON.stringify writes null, and a row that somebody
+ * imports again would be stored without it.
+ */
+function jsonOf(row: object): string {
+  const marked = JSON.stringify(row, (_, value: unknown) =>
+    value === Number.POSITIVE_INFINITY
+      ? infinite
+      : value === Number.NEGATIVE_INFINITY
+        ? `-${infinite}`
+        : value,
+  );
+  return marked.replace(new RegExp(`"(-?)${infinite}"`, 'g'), (_, sign: string) => `${sign}1e400`);
 }
 
 /** Writes a whole line: a nearly full disk may take only a part of it at first. Throws ImportError if it takes no more. */

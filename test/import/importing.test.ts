@@ -527,6 +527,17 @@ describe('the files of an import', () => {
     assert.equal(readFileSync(other, 'utf8'), 'user\nada\n,\n');
   });
 
+  test('with a number beyond all doubles are refused, and refused again from the rejects', async () => {
+    const file = put('beyond.ndjson', '{"user":"ada","x":1e400,"y":[-1e999,"Infinity"]}\n');
+    const refused = { read: 1, stored: 0, repeats: 0, refused: 1 };
+    assert.deepEqual(await run(file, 'beyond', 'beyond-r'), refused);
+    assert.match(
+      readFileSync(path('beyond-r'), 'utf8'),
+      /^\{"user":"ada","x":1e400,"y":\[-1e400,"Infinity"\],/,
+    );
+    assert.deepEqual(await run(path('beyond-r'), 'again', 'again-r', '--format', 'ndjson'), refused);
+  });
+
   test('keep their refused rows: once an import is done, none is cut off again', async () => {
     const file = put('refused.csv', 'user,x\nada\n,1\ngrace,2\n');
     const again = () => run(file, 'refused', 'refused-r');
