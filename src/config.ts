@@ -231,7 +231,7 @@ function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
 /** The URL of an embedded server. The password comes from the file that its first start made, so no command line or environment has it. */
 function embeddedClickHouseUrl(dataDir: string, port: number): string {
   const password = readFileOf(clickhousePasswordFile(dataDir, 'sluice'));
-  return `http://${password === undefined ? '' : `sluice:${password}@`}127.0.0.1:${port}`;
+  return `http://${password === undefined ? '' : `sluice:${encodeURIComponent(password)}@`}127.0.0.1:${port}`;
 }
 
 /** The file in DATA_DIR with a user's password. The embedded ClickHouse makes it at its first start. */

@@ -25,7 +25,7 @@ export function redisConfig(settings: RedisSettings): string {
     'protected-mode yes',
     'daemonize no',
     `dir ${JSON.stringify(settings.dir)}`,
-    ...(settings.password === undefined ? [] : [`requirepass ${settings.password}`]),
+    ...(settings.password === undefined ? [] : [`requirepass ${JSON.stringify(settings.password)}`]),
     ...(settings.hasSocket ? ['unixsocket redis.sock', 'unixsocketperm 700'] : []),
     'appendonly yes',
     `appendfsync ${settings.appendfsync}`,

@@ -27,6 +27,7 @@ function serverSpec(config: Config, number: number, password: string): ChildSpec
   const port = redisPort + number - 1;
   const dir = serverDir(config, number);
   const file = join(dir, 'redis.conf');
+  const quoted = JSON.stringify(password);
   return {
     name: `redis-${number}`,
     program: { command: 'redis-server', args: [file], env: process.env },
@@ -36,7 +37,7 @@ function serverSpec(config: Config, number: number, password: string): ChildSpec
       const primary = await findPrimary(config, number, password, signal);
       const lines = [
         redisConfig({ port, dir, password, hasSocket: false, appendfsync, memoryBytesMax }),
-        `masterauth ${password}`,
+        `masterauth ${quoted}`,
         'min-replicas-to-write 1',
         'min-replicas-max-lag 3',
         ...(primary === port ? [] : [`replicaof 127.0.0.1 ${primary}`]),
@@ -96,6 +97,7 @@ async function askSentinels(config: Config, password: string): Promise<number | 
 function sentinelSpec(config: Config, number: number, password: string): ChildSpec {
   const port = config.redisPort + config.redisNodes + number - 1;
   const file = sentinelFile(config, number);
+  const quoted = JSON.stringify(password);
   return {
     name: `redis-sentinel-${number}`,
     program: { command: 'redis-server', args: [file, '--sentinel'], env: process.env },
@@ -110,10 +112,10 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
         'bind 127.0.0.1',
         `port ${port}`,
         `dir ${JSON.stringify(dir)}`,
-        `requirepass ${password}`,
-        `sentinel sentinel-pass ${password}`,
+        `requirepass ${quoted}`,
+        `sentinel sentinel-pass ${quoted}`,
         `sentinel monitor ${name} 127.0.0.1 ${primary} 2`,
-        `sentinel auth-pass ${name} ${password}`,
+        `sentinel auth-pass ${name} ${quoted}`,
         `sentinel down-after-milliseconds ${name} ${downMs}`,
         `sentinel failover-timeout ${name} 10000`,
         '',

@@ -7,7 +7,7 @@ import { connect } from 'node:net';
  * loading or if it has another password. Rejects if nobody answers.
  */
 export async function readyRedisPid(at: number | string, password?: string): Promise<number | undefined> {
-  const auth = password === undefined ? '' : `AUTH ${password}\r\n`;
+  const auth = password === undefined ? '' : `AUTH ${JSON.stringify(password)}\r\n`;
   const reply = await ask(at, `${auth}PING\r\nINFO server\r\nQUIT\r\n`);
   if (!reply.startsWith(password === undefined ? '+PONG' : '+OK\r\n+PONG')) return undefined;
   return Number(/^process_id:(\d+)/m.exec(reply)?.[1]);
@@ -15,7 +15,7 @@ export async function readyRedisPid(at: number | string, password?: string): Pro
 
 /** The text of the answer of a Redis or a sentinel to a command. */
 export function askRedis(port: number, password: string, command: string): Promise<string> {
-  return ask(port, `AUTH ${password}\r\n${command}\r\nQUIT\r\n`);
+  return ask(port, `AUTH ${JSON.stringify(password)}\r\n${command}\r\nQUIT\r\n`);
 }
 
 function ask(at: number | string, commands: string): Promise<string> {

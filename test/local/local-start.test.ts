@@ -382,7 +382,9 @@ describe('repeated starts on the same data', () => {
     assert.deepEqual(before.filter(isRunning), []);
   });
 
-  test('the next start closes what is open to others', async () => {
+  test('the next start closes what is open to others, and takes changed passwords whatever their characters', async () => {
+    for (const name of ['redis', 'clickhouse', 'clickhouse-reader'])
+      writeFileSync(join(env.DATA_DIR, `${name}-password`), `${name} /+=@:?#%41"'\\<&\n`);
     // Opens everything as far as the usual umask would.
     const open = spawnSync('chmod', ['-R', 'u=rwX,go=rX', env.DATA_DIR]);
     assert.equal(open.status, 0);
