@@ -16,15 +16,20 @@ export type SpareBuffers = {
   give(view: ArrayBufferView): void;
 };
 
-/**
- * Sizes are multiples of `stepBytes`; a taker of less than a quarter of that gets its own size, since making so few bytes is cheap. At most
- * `keptBytesMax` are kept. Those that were given first go first, so that the kept ones have the sizes that are wanted now.
- */
-export function createSpareBuffers(stepBytes: number, keptBytesMax: number): SpareBuffers {
+type Sizes = {
+  /** A taker of fewer bytes gets as many, since making them is cheap. */
+  readonly bytesMin: number;
+  /** All others get a multiple of this. */
+  readonly stepBytes: number;
+  /** Those that were given first go first, so that the kept ones have the sizes that are wanted now. */
+  readonly keptBytesMax: number;
+};
+
+export function createSpareBuffers({ bytesMin: least, stepBytes, keptBytesMax }: Sizes): SpareBuffers {
   const spares: Buffer[] = [];
   const taken = new WeakMap<ArrayBufferLike, Buffer>();
   let keptBytes = 0;
-  const isKept = (bytes: number) => bytes >= stepBytes / 4 && bytes <= keptBytesMax;
+  const isKept = (bytes: number) => bytes >= least && bytes <= keptBytesMax;
   const sizeFor = (bytesMin: number) =>
     isKept(bytesMin) ? Math.ceil(bytesMin / stepBytes) * stepBytes : bytesMin;
   return {
@@ -50,5 +55,9 @@ export function createSpareBuffers(stepBytes: number, keptBytesMax: number): Spa
   };
 }
 
-/** For the bodies of requests, and for what is kept of them until their commit. */
-export const bodyBuffers = createSpareBuffers(16 * KiB, 8 * KiB * KiB);
+/** For the bodies of requests, and for what is kept of them until their commit. They take at most a quarter more than they need. */
+export const bodyBuffers = createSpareBuffers({
+  bytesMin: 16 * KiB,
+  stepBytes: 4 * KiB,
+  keptBytesMax: 8 * KiB * KiB,
+});

@@ -49,9 +49,10 @@ export type StoreOptions = {
 export type StoreResult = 'stored' | 'found' | 'gone';
 
 const attemptsMax = 10;
+const MiB = 1024 * 1024;
 
 /** For segments of the usual sizes with their stamps. */
-const spares = createSpareBuffers(2 * 1024 * 1024, 16 * 1024 * 1024);
+const spares = createSpareBuffers({ bytesMin: MiB / 2, stepBytes: 2 * MiB, keptBytesMax: 16 * MiB });
 
 /**
  * Whether a job's first try may insert without looking for the marker first, which saves a third of its statements. If another

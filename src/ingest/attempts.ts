@@ -75,7 +75,11 @@ export type Attempts = {
 };
 
 /** For the rows of the commits of all shards. */
-const spares = createSpareBuffers(commitBatches.bytesMax / 4, 4 * commitBatches.bytesMax);
+const spares = createSpareBuffers({
+  bytesMin: commitBatches.bytesMax / 16,
+  stepBytes: commitBatches.bytesMax / 4,
+  keptBytesMax: 4 * commitBatches.bytesMax,
+});
 
 /** How often to check for a new primary while nothing is committed. */
 const watchEveryMs = 1_000;

@@ -8,7 +8,7 @@ import { eventRecord, group, startCommitter } from '../support/shard.js';
 const { redis, submit } = await startCommitter();
 
 test('a buffer that was given back is used again for about as many bytes, once', () => {
-  const spares = createSpareBuffers(1000, 4000);
+  const spares = createSpareBuffers({ bytesMin: 250, stepBytes: 1000, keptBytesMax: 4000 });
   const [one, other] = [spares.take(1001), spares.take(2000)];
   assert.deepEqual([one.length, other.length, spares.sizeFor(1001)], [2000, 2000, 2000]);
   assert.notEqual(one, other);
@@ -22,7 +22,7 @@ test('a buffer that was given back is used again for about as many bytes, once',
 });
 
 test('only so many bytes are kept, those that were given last, and none from elsewhere', () => {
-  const spares = createSpareBuffers(1000, 4000);
+  const spares = createSpareBuffers({ bytesMin: 250, stepBytes: 1000, keptBytesMax: 4000 });
   const taken = [3000, 2000, 2000].map((bytes) => spares.take(bytes));
   for (const each of [...taken, Buffer.alloc(1000)]) spares.give(each);
   assert.deepEqual([2000, 2000].map(spares.take), [taken[2], taken[1]]);

@@ -254,6 +254,17 @@ test('copies into memory that is used again, but not before the events are forgo
   assert.deepEqual(rowsOf(second), rows);
 });
 
+test('keeps at most a quarter more memory than copies need', () => {
+  for (const count of [30, 64, 100, 257, 400]) {
+    const text = Buffer.from(bulk(...Array.from({ length: count }, () => usual)));
+    const { body, spans } = readPlainEvents(text, false, nowMs) as PlainEvents;
+    for (const copy of [body, spans]) {
+      const { byteLength } = copy.buffer;
+      assert.ok(byteLength <= 1.25 * copy.byteLength, `${byteLength} bytes for ${copy.byteLength}`);
+    }
+  }
+});
+
 test('keeps no more memory of a compressed body than its inflated length', async () => {
   const received = gzipSync(single(usual));
   const framing = {
