@@ -20,6 +20,7 @@ import { Loaded } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
 import { roleNames } from './parts/roles.js';
 import { keepTexts } from './parts/translated.js';
+import { showUnseen } from './parts/unseen.js';
 import { go, onLink, path } from './router.js';
 import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
@@ -142,6 +143,7 @@ function NoSuchPage() {
 const root = document.getElementById('console');
 if (root !== null) {
   keepTexts(root);
+  showUnseen();
   render(<App />, root);
   keepFocus(root);
 }

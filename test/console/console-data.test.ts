@@ -750,6 +750,32 @@ describe('the console', { skip }, () => {
       assert.deepEqual([actor_name, of, outcome], ['watches@example.com', app_id, 'done']);
   });
 
+  test('a name shows the characters in it that nobody sees, but for those that its script needs, and is copied as it was sent', async () => {
+    const [alike, needed] = ['ada\u200b@example.com', 'می\u200cخواهم'];
+    const [app_id] = account.appIds;
+    for (const identity of [alike, needed])
+      assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, { app_id, identity, event: 'Step' })));
+    await until(async () => (await count(`identity IN ('${alike}', '${needed}')`)) === 2, 'both are stored');
+    const page = await newPage();
+    await enter(page, sluice, 'unseen@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Users');
+    for (const [name, codes] of [
+      [alike, ['U+200B']],
+      [needed, []],
+    ] as const) {
+      await page.getByLabel('Name', { exact: true }).fill(name);
+      await page.getByRole('button', { name: 'Find' }).click();
+      const cell = page
+        .getByRole('table', { name: 'Where the user is' })
+        .locator('code')
+        .filter({ hasText: name });
+      await cell.waitFor();
+      assert.equal(await cell.textContent(), name);
+      assert.equal(await cell.locator('.unseen').count(), codes.length);
+      for (const code of codes) await cell.locator(`[data-code="${code}"]`).waitFor();
+    }
+  });
+
   test('axe finds nothing on pages with data, in dialogs, and on the pages beside the console', async () => {
     const page = await newPage();
     await enter(page, sluice, 'axe@example.com', 'operator');
