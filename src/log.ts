@@ -43,6 +43,21 @@ export function describeError(error: unknown): { name: string; code?: string; me
   };
 }
 
+/** For work that is tried again and again: logs an error once, until another one follows or `forget` says that the work succeeded. */
+export function reportOnce(log: Log, words: string) {
+  let reported = '';
+  return {
+    report: (error: unknown) => {
+      const described = describeError(error);
+      if (described.message !== reported) log.warn({ error: described }, words);
+      reported = described.message;
+    },
+    forget: () => {
+      reported = '';
+    },
+  };
+}
+
 /** Removes quoted data: JSON.parse quotes the text that it refuses, and Redis the arguments of a command that it does not know. */
 function withoutQuotes(name: string, message: string): string {
   if (name === 'SyntaxError') return 'a text is malformed';

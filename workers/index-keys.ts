@@ -13,6 +13,7 @@ import {
 } from '../src/clickhouse/key-index.js';
 import { indexNameOf, isRefusedSegment } from '../src/clickhouse/store.js';
 import { keyIndexSteps } from '../src/metrics.js';
+import { readOutstanding } from '../src/redis/backlog.js';
 import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
 import { endTurn, keepTurn, newOwner, takeTurn } from '../src/redis/lease.js';
@@ -39,10 +40,9 @@ export async function indexKeys(options: IndexOptions, shard: number): Promise<s
   if (!(await takeTurn(redis, turn.key, keyIndex.turnMs, turn.owner))) return undefined;
   const keepOn = () => keepTurn(redis, turn.key, turn.owner, keyIndex.turnMs);
   try {
-    const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
-    const to = (await runScript(redis, scripts.indexable, keys, [epoch])) as string | null;
-    if (to === null) return undefined;
-    const marker = await extend(options, shard, await readMarker(options, shard), to, keepOn);
+    const found = await readOutstanding(redis, shard, epoch);
+    if (found === undefined) return undefined;
+    const marker = await extend(options, shard, await readMarker(options, shard), found.storedTo, keepOn);
     await rebuild(options, shard, marker, keepOn);
     return marker.indexedTo;
   } finally {

@@ -2,15 +2,15 @@
 // retries failed jobs. Running it twice, or in two processes at once, does no harm.
 
 import type { CrashPoint } from '../src/crash-point.js';
-import type { Log } from '../src/log.js';
+import { describeError, type Log } from '../src/log.js';
 import type { Queue } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
 import { classifyRedisFault } from '../src/redis/faults.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import { repeat } from '../src/repeat.js';
 import { recordTick, storeJobId, storeJobOptions, tickEveryMs, tickRestMs, tickTurnMs } from './queues.js';
-import { repeat } from './repeat.js';
 
 export type TickOptions = {
   readonly redis: Redis;
@@ -107,7 +107,6 @@ export function repeatTicks({ redis, shard, run, log }: TicksOptions): () => Pro
       if (await run()) restsUntilMs = 0;
     },
     everyMs: tickEveryMs,
-    what: 'a tick',
-    log,
-  });
+    failed: (error) => log.warn({ error: describeError(error) }, 'a tick failed'),
+  }).stop;
 }

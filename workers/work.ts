@@ -1,13 +1,14 @@
 // What a worker does once the deployment is known, and how often: each shard's work, deletions, callbacks, second copies, retention
 // and the ledger.
 
+import { describeError } from '../src/log.js';
 import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
+import { repeat } from '../src/repeat.js';
 import { serveCallbacks } from './callback-queue.js';
 import type { WorkerContext } from './context.js';
 import { serveDeletions } from './deletion-queue.js';
 import { keepBooks } from './keep-books.js';
 import { deletionsCheckedEveryMs } from './queues.js';
-import { repeat } from './repeat.js';
 import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
 import { writeSecondCopies } from './second-copies.js';
 import { serveShard } from './shard.js';
@@ -35,8 +36,12 @@ export function startWork(context: WorkerContext): Work {
 
   // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis.
   const every = (everyMs: number, what: string, work: () => Promise<void>) =>
-    repeat({ work, everyMs, what, log });
-  const stops = [
+    repeat({
+      work,
+      everyMs,
+      failed: (error) => log.warn({ error: describeError(error) }, `${what} failed`),
+    });
+  const repeated = [
     every(1_000, 'upkeep', upkeep),
     every(1_000, 'the copying to ClickHouse', () => writeSecondCopies(context)),
     every(200, 'the index of keys', indexKeys),
@@ -48,7 +53,7 @@ export function startWork(context: WorkerContext): Work {
 
   return {
     stop: async () => {
-      await Promise.all([...stops.map((stop) => stop()), ...queues.map((queue) => queue.close())]);
+      await Promise.all([...repeated.map(({ stop }) => stop()), ...queues.map((queue) => queue.close())]);
     },
   };
 }

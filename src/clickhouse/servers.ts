@@ -5,6 +5,7 @@
 // it refuses what needs the others.
 
 import { Unavailable } from '../contract/errors.js';
+import { repeat } from '../repeat.js';
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse, endingAfter } from './client.js';
 import { guardServers, type RightServers, WrongServer } from './right-servers.js';
 
@@ -209,16 +210,11 @@ const watchEveryMs = 2_000;
 export function watchServers(primary: ClickHouseClient): ServersWatch {
   const servers = serversOf(primary);
   let away: readonly number[] = [];
-  let isChecking = false;
   const check = async () => {
-    if (isChecking) return;
-    isChecking = true;
     const seen = servers.isOne ? [await askSingle(primary)] : await checkAll(servers);
     away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
-    isChecking = false;
   };
-  void check();
-  const timer = setInterval(() => void check(), watchEveryMs);
+  const { stop } = repeat({ work: check, everyMs: watchEveryMs });
   return {
     away: () =>
       away.map((number) =>
@@ -226,7 +222,7 @@ export function watchServers(primary: ClickHouseClient): ServersWatch {
           ? 'clickhouse: records wait in Redis until it answers'
           : `clickhouse server ${number}: records of its shards wait`,
       ),
-    close: () => clearInterval(timer),
+    close: () => void stop(),
   };
 }
 

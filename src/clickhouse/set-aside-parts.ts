@@ -2,6 +2,7 @@
 // ClickHouse's log says so. They are counted for readiness, metrics and the console.
 
 import { clickhousePartsSetAside } from '../metrics.js';
+import { repeat } from '../repeat.js';
 import { readRow } from './answers.js';
 import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from './client.js';
 import { serversOf } from './servers.js';
@@ -60,16 +61,11 @@ const everyMs = 10_000;
 /** Counts every ten seconds, and sets the gauge. */
 export function watchSetAside(primary: ClickHouseClient): SetAsideWatch {
   let counts: readonly (number | undefined)[] = [];
-  let isCounting = false;
   const count = async () => {
-    if (isCounting) return;
-    isCounting = true;
     counts = await Promise.all(serversOf(primary).all.map(countSetAside));
     for (const [server, parts = Number.NaN] of counts.entries())
       clickhousePartsSetAside.set({ server: String(server) }, parts);
-    isCounting = false;
   };
-  void count();
-  const timer = setInterval(() => void count(), everyMs);
-  return { counts: () => counts, close: () => clearInterval(timer) };
+  const { stop } = repeat({ work: count, everyMs });
+  return { counts: () => counts, close: () => void stop() };
 }

@@ -47,6 +47,18 @@ async function ageOf(
   return Math.max(0, byRedisMs, byClaimsMs);
 }
 
+/**
+ * `oldest`: the lowest number of a shard's segments that ClickHouse does not have yet; undefined if there is none. `storedTo`: it has every
+ * segment up to this number. Settles with undefined if Redis does not hold this deployment.
+ */
+export async function readOutstanding(redis: Redis, shard: number, epoch: string) {
+  const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
+  const found = (await runScript(redis, scripts.outstanding, keys, [epoch])) as [string, string] | null;
+  if (found === null) return undefined;
+  const [oldest, last] = found;
+  return oldest === '' ? { storedTo: last } : { oldest, storedTo: String(BigInt(oldest) - 1n) };
+}
+
 /** The clock of the server that holds a shard, in milliseconds since 1970. */
 export async function readRedisClockMs(redis: Redis, shard: number): Promise<number> {
   const [seconds, microseconds] = (await runScript(redis, scripts.time, [shardKeys.state(shard)], [])) as [

@@ -22,6 +22,11 @@ export async function takeTurn(
   return Number(await runScript(redis, scripts.takeTurn, [key], [ms, owner, ...from])) === 1;
 }
 
+/** Deletes a key if it still has this value: another process may have set another one since. Settles with whether it had. */
+export function deleteEqual(redis: Redis, key: string, value: string): Promise<boolean> {
+  return keepTurn(redis, key, value, 0);
+}
+
 /** Makes the owner's turn end `ms` from now. Settles with false if it has ended, or if another process has taken it since. */
 export async function keepTurn(redis: Redis, key: string, owner: string, ms: number): Promise<boolean> {
   return Number(await runScript(redis, scripts.keepTurn, [key], [owner, ms])) === 1;
@@ -29,7 +34,7 @@ export async function keepTurn(redis: Redis, key: string, owner: string, ms: num
 
 /** Ends the owner's turn. If Redis does not answer, it ends by itself. */
 export async function endTurn(redis: Redis, key: string, owner: string): Promise<void> {
-  await keepTurn(redis, key, owner, 0).catch(() => false);
+  await deleteEqual(redis, key, owner).catch(() => false);
 }
 
 /** Whether this turn was taken within `everyMs`; then the caller need not prepare for it. */

@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { describeError, type Log } from '../log.js';
 import { type ProcessKind, queryableSeconds } from '../metrics.js';
+import { repeat } from '../repeat.js';
 import { runningProcesses } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
@@ -42,14 +43,13 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
     };
     await redis.hset(registryKeys.processes, field, JSON.stringify(self));
   };
-  const attempt = () =>
-    announce().catch((error: unknown) =>
-      log.debug({ error: describeError(error) }, 'the process is not listed'),
-    );
-  void attempt();
-  const timer = setInterval(attempt, runningProcesses.sayEveryMs);
+  const { stop } = repeat({
+    work: announce,
+    everyMs: runningProcesses.sayEveryMs,
+    failed: (error) => log.debug({ error: describeError(error) }, 'the process is not listed'),
+  });
   return async () => {
-    clearInterval(timer);
+    void stop();
     // A Redis that does not answer must not make the stop fail: a process that is silent is forgotten.
     if (redis.status === 'ready')
       await redis

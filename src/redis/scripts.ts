@@ -27,7 +27,6 @@ export const scripts = {
   noteLateRepeats: confirmed('note-late-repeats-3'),
   ageClaims: load('age-claims-4'),
   findClaims: confirmed('find-claims-5'),
-  indexable: confirmed('indexable-2'),
   keysIndexed: confirmed('keys-indexed-1'),
   noteRebuild: confirmed('note-rebuild-1'),
   quarantine: load('quarantine-4'),
@@ -46,7 +45,7 @@ export const scripts = {
   witnessShard: confirmed('witness-shard-1'),
   noteCallback: confirmed('note-callback-3'),
   endLoad: confirmed('end-load-4'),
-  oldestOutstanding: confirmed('oldest-outstanding-2'),
+  outstanding: confirmed('outstanding-2'),
   fence: confirmed('fence-1'),
   submitDeletion: confirmed('submit-deletion-11'),
   keepDeletionTargets: load('keep-deletion-targets-4'),
@@ -70,7 +69,6 @@ export const scripts = {
   noteRestore: confirmed('note-restore-5'),
   takeTurn: confirmed('take-turn-1'),
   keepTurn: confirmed('keep-turn-1'),
-  deleteEqual: confirmed('delete-equal-1'),
   time: load('time-1'),
 } as const;
 

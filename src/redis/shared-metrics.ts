@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import { describeError, type Log } from '../log.js';
 import { processRegistry } from '../metrics.js';
 import { AggregatorRegistry, type MetricObject } from '../packages/prom-client.js';
+import { repeat } from '../repeat.js';
 import { sharedMetrics } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
@@ -19,11 +20,13 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
     await redis.hset(key, processName, JSON.stringify(shared));
     await redis.pexpire(key, sharedMetrics.staleMs);
   };
-  const timer = setInterval(() => {
-    share().catch((error: unknown) => log.debug({ error: describeError(error) }, 'metrics are not shared'));
-  }, sharedMetrics.writeEveryMs);
+  const { stop } = repeat({
+    work: share,
+    everyMs: sharedMetrics.writeEveryMs,
+    failed: (error) => log.debug({ error: describeError(error) }, 'metrics are not shared'),
+  });
   return async () => {
-    clearInterval(timer);
+    void stop();
     // If Redis does not answer, the process stops all the same: what is left there expires.
     if (redis.status === 'ready') await redis.hdel(key, processName).catch(() => undefined);
   };

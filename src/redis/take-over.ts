@@ -2,7 +2,7 @@
 // over such a connection, the scripts `take-over-…` hand the deployment's state over to the new primary. A server that was started again,
 // or became the primary again, counts as another one.
 
-import { describeError, type Log } from '../log.js';
+import { type Log, reportOnce } from '../log.js';
 import { Redis as Single } from '../packages/ioredis.js';
 import { takeOvers } from '../tuning.js';
 import type { Redis } from './client.js';
@@ -36,7 +36,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
   const settled = new Map<Part, Settled>();
   let isSettling = false;
   let retry: NodeJS.Timeout | undefined;
-  let reported = '';
+  const faults = reportOnce(log, 'redis is not taken over yet');
 
   const settledId = (part: Part) => {
     const found = settled.get(part);
@@ -85,16 +85,14 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
       );
     const failed = (await Promise.allSettled(ofShards)).find(({ status }) => status === 'rejected');
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason;
-    reported = '';
+    faults.forget();
   }
 
   async function attempt(): Promise<void> {
     if (isSettling) return;
     isSettling = true;
     await settleAll().catch((error: unknown) => {
-      const described = describeError(error);
-      if (described.message !== reported) log.warn({ error: described }, 'redis is not taken over yet');
-      reported = described.message;
+      faults.report(error);
       // Perhaps nobody asks for the id over this connection, and it lasts. So a failed attempt is repeated here.
       clearTimeout(retry);
       retry = setTimeout(attempt, retryMs).unref();

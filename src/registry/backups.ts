@@ -3,7 +3,7 @@
 
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { runScript, scripts } from '../redis/scripts.js';
+import { deleteEqual } from '../redis/lease.js';
 import { type Backup, backupsKey } from './documents.js';
 import { type Change, changeRegistry, readLoaded, readRegistry, readTime } from './registry.js';
 
@@ -66,7 +66,7 @@ export async function forgetBackup(redis: Redis, forgotten: Backup): Promise<boo
     backups.some((each) => isSame(each, forgotten) && each.ended_at !== ended_at);
   if (isCompleted((await readRegistry(redis)).backups)) return false;
   // The entry is removed last: while it exists, no other process sets the key.
-  await runScript(redis, scripts.deleteEqual, [registryKeys.deletedUsersSince(name)], [began_at]);
+  await deleteEqual(redis, registryKeys.deletedUsersSince(name), began_at);
   const now = await readTime(redis);
   return changeRegistry(redis, ({ backups }) => {
     if (isCompleted(backups)) return { changes: [], result: false };

@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inBatches } from '../batches.js';
 import { type LimitName, type RateLimit, rateLimitOf, rateLimits } from '../contract/limits.js';
 import type { Role } from '../contract/roles.js';
-import { describeError, type Log } from '../log.js';
+import { type Log, reportOnce } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import { sharing } from '../wait.js';
@@ -81,7 +81,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   let deployment: Deployment | undefined;
   let version: string | undefined;
   let isLoaded = false;
-  let reported = '';
+  const faults = reportOnce(log, 'the registry cannot be read');
   let answers = false;
   const listeners = new Set<() => void>();
   let changes = '';
@@ -130,12 +130,10 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     try {
       await refresh();
       answers = true;
-      reported = '';
+      faults.forget();
     } catch (error) {
       answers = false;
-      const described = describeError(error);
-      if (described.message !== reported) log.warn({ error: described }, 'the registry cannot be read');
-      reported = described.message;
+      faults.report(error);
     }
   }, refreshSpacingMs);
 

@@ -9,13 +9,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
-import { describeError, type Log } from '../log.js';
+import { describeError, type Log, reportOnce } from '../log.js';
 import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { takeTurn } from '../redis/lease.js';
 import { areReplicasDemanded, onReplicas, toleratesLoss } from '../redis/replicas.js';
 import { type Script, scripts } from '../redis/scripts.js';
+import { repeat } from '../repeat.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
 import {
@@ -43,20 +44,14 @@ const copyTurnMs = (witnesses.roundsPerCopy - 1) * witnesses.everyMs;
 export async function followWitness(options: WitnessOptions) {
   const { redis, log } = options;
   const comparison = createComparison(options);
-  let running: Promise<void> | undefined;
   let asking: Promise<void> | undefined;
   let rounds = 0;
   let attempted = false;
   /** Whether Redis was up to date at the last check. */
   let isCurrent = false;
-  let reported = '';
   let confirmedMs = performance.now();
 
-  const report = (error: unknown) => {
-    const described = describeError(error);
-    if (described.message !== reported) log.warn({ error: described }, 'the stores cannot be compared');
-    reported = described.message;
-  };
+  const faults = reportOnce(log, 'the stores cannot be compared');
 
   /** Compares with ClickHouse and copies to it, concurrently with the checks of Redis, which a slow ClickHouse must not hold up. */
   async function askClickHouse(): Promise<void> {
@@ -73,7 +68,7 @@ export async function followWitness(options: WitnessOptions) {
       // One query at a time: a slow server must not be asked more often.
       if (rounds % witnesses.roundsPerCopy === 0 || !comparison.sawAll()) {
         asking ??= askClickHouse()
-          .catch(report)
+          .catch(faults.report)
           .finally(() => {
             asking = undefined;
           });
@@ -85,21 +80,15 @@ export async function followWitness(options: WitnessOptions) {
       isCurrent = await comparison.withRedis(redis, raises);
       confirmedMs = performance.now();
       attempted = true;
-      if (asking === undefined) reported = '';
+      if (asking === undefined) faults.forget();
     } catch (error) {
-      report(error);
+      faults.report(error);
     }
     rounds += 1;
   }
 
-  const run = () => {
-    running ??= round().finally(() => {
-      running = undefined;
-    });
-    return running;
-  };
-  await run();
-  const timer = setInterval(() => void run(), witnesses.everyMs);
+  const { first, stop } = repeat({ work: round, everyMs: witnesses.everyMs });
+  await first;
   return {
     /** Whether Redis was checked, and compared with ClickHouse if that is reachable. */
     hasCompared: () => attempted,
@@ -117,7 +106,7 @@ export async function followWitness(options: WitnessOptions) {
       for (const server of mastersOf(connection)) server.on('ready', check(server));
       connection.on('+node', (server: Redis) => server.on('ready', check(server)));
     },
-    close: () => clearInterval(timer),
+    close: () => void stop(),
   };
 }
 

@@ -240,8 +240,8 @@ export const mutants: readonly Mutant[] = [
       // Otherwise each process also reads suppressions twice a second, and most callers are too slow to see the fault.
       [
         'src/privacy/suppression/suppressions.js',
-        'setInterval(() => void poll(), pollEveryMs)',
-        'setInterval(() => void poll(), 60_000)',
+        'repeat({ work, everyMs: pollEveryMs,',
+        'repeat({ work, everyMs: 60_000,',
       ],
     ],
     faults: ['script flush', 'script flush'],

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { claims } from '../../src/contract/limits.js';
-import { readBacklog } from '../../src/redis/backlog.js';
+import { readBacklog, readOutstanding } from '../../src/redis/backlog.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
@@ -42,13 +42,8 @@ async function createWorld(claimBytesMax = noBytes) {
   const look = async () => {
     const aged = await age();
     if (!aged?.wantsIndex) return aged?.keptMinutes;
-    const to = await runScript(
-      redis,
-      scripts.indexable,
-      [shardKeys.state(0), shardKeys.segments(0)],
-      [epoch],
-    );
-    await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, String(to), generationAbove()]);
+    const { storedTo = '' } = (await readOutstanding(redis, 0, epoch)) ?? {};
+    await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, storedTo, generationAbove()]);
     return (await age())?.keptMinutes;
   };
   const step = async (ms: number) => {

@@ -20,6 +20,7 @@ import { describeError, type Log } from '../../log.js';
 import { isLongerThan } from '../../parsing/code-points.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { repeat } from '../../repeat.js';
 import { rejectedWrites } from '../../tuning.js';
 
 /** The name of a kind of record, or `collect` or `segment`. */
@@ -117,7 +118,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
 
   const lost = (error: unknown) =>
     log.warn({ error: describeError(error) }, 'rejected records are not listed');
-  const timer = setInterval(() => void write().catch(lost), rejectedWrites.everyMs);
+  const { stop } = repeat({ work: write, everyMs: rejectedWrites.everyMs, failed: lost });
   return {
     noteRequest: (source, refusal, value, bytes) => {
       if (roomOf(source.appId) > 0) add(source.appId, describe(clock(), source, refusal, value, bytes, null));
@@ -133,7 +134,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
       }
     },
     close: async () => {
-      clearInterval(timer);
+      void stop();
       await write().catch(lost);
     },
   };

@@ -5,9 +5,9 @@ import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { ledgerTable, readVoids } from '../../clickhouse/ledger-table.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
+import { readOutstanding } from '../../redis/backlog.js';
 import type { Redis } from '../../redis/client.js';
 import { shardKeys, shardOf } from '../../redis/keys.js';
-import { runScript, scripts } from '../../redis/scripts.js';
 import { readTime } from '../../registry/registry.js';
 import { ledgerChecks, ledgerWrites } from '../../tuning.js';
 import { type Difference, findDifferences, type Minutes, type Side, without } from './balance.js';
@@ -56,10 +56,9 @@ export async function readSettled(
 ): Promise<number> {
   let last = await readWritten(redis, shards);
   for (const shard of shards) {
-    const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
-    const oldest = await runScript(redis, scripts.oldestOutstanding, keys, [epoch]);
-    if (oldest === null) return 0;
-    if (oldest !== '') last = Math.min(last, minuteOfSegment(String(oldest)) - 1);
+    const found = await readOutstanding(redis, shard, epoch);
+    if (found === undefined) return 0;
+    if (found.oldest !== undefined) last = Math.min(last, minuteOfSegment(found.oldest) - 1);
   }
   return last;
 }

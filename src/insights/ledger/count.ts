@@ -8,6 +8,7 @@ import type { Redis } from '../../redis/client.js';
 import { shardKeys, shardOf } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import type { Deployment } from '../../registry/documents.js';
+import { repeat } from '../../repeat.js';
 import { ledgerWrites } from '../../tuning.js';
 import { countedField } from '../data-quality/rejected-records.js';
 
@@ -60,7 +61,7 @@ export function keepTermCounts(redis: Redis, deployment: () => Deployment | unde
 
   const lost = (error: unknown) =>
     log.warn({ error: describeError(error) }, 'counts of environments are lost');
-  const timer = setInterval(() => void write().catch(lost), ledgerWrites.everyMs);
+  const { stop } = repeat({ work: write, everyMs: ledgerWrites.everyMs, failed: lost });
   return {
     add,
     addMendings: (appId, found) => {
@@ -71,7 +72,7 @@ export function keepTermCounts(redis: Redis, deployment: () => Deployment | unde
         add(appId, `rejected ${code} ${field === undefined ? '' : countedField(field)}`, 1);
     },
     close: async () => {
-      clearInterval(timer);
+      void stop();
       await write().catch(lost);
     },
   };

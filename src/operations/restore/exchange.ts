@@ -17,8 +17,8 @@ import { serversOf } from '../../clickhouse/servers.js';
 import { limitRestored, limitsTable, refuseSegments } from '../../clickhouse/shard-limits.js';
 import { addRowsOf, exchangeTable, readTableIds } from '../../clickhouse/staging.js';
 import { takeFences } from '../../privacy/deletion/fences.js';
+import { readOutstanding } from '../../redis/backlog.js';
 import { shardKeys } from '../../redis/keys.js';
-import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
 import { renewIndex } from '../renew-index.js';
 import { type Begun, confirmPlan, type Planned, type Restore } from './confirm.js';
@@ -43,9 +43,8 @@ export async function joinIndexes(
   const shards = new Set([...inUse.keys(), ...ofBackup.keys(), ...Array(deployment?.shards ?? 0).keys()]);
   const storedTo: Record<string, string> = {};
   for (const shard of shards) {
-    const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
-    const to = (await runScript(redis, scripts.indexable, keys, [deployment?.epoch ?? ''])) as string | null;
-    storedTo[shard] = to ?? inUse.get(shard)?.indexedTo ?? '0';
+    const found = await readOutstanding(redis, shard, deployment?.epoch ?? '');
+    storedTo[shard] = found?.storedTo ?? inUse.get(shard)?.indexedTo ?? '0';
   }
   await addIndexOf(client, config.clickhouseDatabase, staging);
   for (const shard of shards) {

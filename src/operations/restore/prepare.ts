@@ -9,6 +9,7 @@ import { notePlan, readTableIds } from '../../clickhouse/staging.js';
 import { backups } from '../../contract/limits.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';
 import { registryKeys } from '../../redis/keys.js';
+import { deleteEqual } from '../../redis/lease.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { keepsSince } from '../../registry/backups.js';
 import { type Backup, backupsKey, shardServersKey } from '../../registry/documents.js';
@@ -93,7 +94,7 @@ export async function recordPlanInRedis(
 
 /** Lets deletion rounds start again, unless another process has recorded its own plan since. */
 export async function forgetPlan({ redis }: AdminContext, text: string): Promise<void> {
-  await runScript(redis, scripts.deleteEqual, [registryKeys.restoringBackup], [text]);
+  await deleteEqual(redis, registryKeys.restoringBackup, text);
 }
 
 /** Deletes from the restored tables the users of requests that were completed since the backup began, where these are still known. */

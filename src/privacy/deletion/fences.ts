@@ -2,6 +2,7 @@
 // at or below it, and every record that is accepted later is above it.
 
 import { StateNotLoaded } from '../../contract/errors.js';
+import { readOutstanding } from '../../redis/backlog.js';
 import type { Redis } from '../../redis/client.js';
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -40,16 +41,13 @@ export type IsStored = (shard: number, fence: string | undefined) => boolean;
  * inserts of what it held may still be running.
  */
 export async function readStored({ redis, epoch, shards }: Fenced): Promise<IsStored> {
-  const oldest = await Promise.all(
-    Array.from({ length: shards }, async (_, shard) => {
-      const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
-      return runScript(redis, scripts.oldestOutstanding, keys, [epoch]).catch(() => null);
-    }),
+  const found = await Promise.all(
+    Array.from({ length: shards }, (_, shard) => readOutstanding(redis, shard, epoch).catch(() => undefined)),
   );
   return (shard, fence = '0') => {
-    const number = oldest[shard];
-    if (number === null || number === undefined) return false;
-    return number === '' || BigInt(String(number)) > BigInt(fence);
+    const ofShard = found[shard];
+    if (ofShard === undefined) return false;
+    return ofShard.oldest === undefined || BigInt(ofShard.oldest) > BigInt(fence);
   };
 }
 

@@ -1,13 +1,14 @@
 // The suppressions in the memory of an API process: for each account with suppressed users a set of their names, and the version of the
 // list that was last read. The process reads twice a second, and at once when the commit script says that there is a later version.
 
-import { describeError, type Log } from '../../log.js';
+import { type Log, reportOnce } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
 import type { Deployment } from '../../registry/documents.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
+import { repeat } from '../../repeat.js';
 import { suppressionChanges } from '../../tuning.js';
 import { joinTo } from './joins.js';
 import { createNameSet, type NameSet } from './name-set.js';
@@ -54,7 +55,6 @@ export async function followSuppressions(
   let version = -1;
   let accounts = new Map<string, OfAccount>();
   let reading: Promise<void> | undefined;
-  let reported = '';
 
   async function read(): Promise<void> {
     const known = deployment();
@@ -163,19 +163,10 @@ export async function followSuppressions(
     await readOnce();
   }
 
-  async function poll(): Promise<void> {
-    try {
-      await readOnce();
-      reported = '';
-    } catch (error) {
-      const described = describeError(error);
-      if (described.message !== reported) log.warn({ error: described }, 'the suppressions cannot be read');
-      reported = described.message;
-    }
-  }
-
-  await poll();
-  const timer = setInterval(() => void poll(), pollEveryMs);
+  const faults = reportOnce(log, 'the suppressions cannot be read');
+  const work = () => readOnce().then(faults.forget);
+  const { first, stop } = repeat({ work, everyMs: pollEveryMs, failed: faults.report });
+  await first;
   return {
     version: () => version,
     of: ({ accountId, appId }) => {
@@ -184,7 +175,7 @@ export async function followSuppressions(
       return account === undefined ? undefined : viewOf(account, accountId, appId);
     },
     reach,
-    close: () => clearInterval(timer),
+    close: () => void stop(),
   };
 }
 

@@ -3,9 +3,10 @@
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)
 -- ARGV  1  epoch of the deployment
--- Returns the number as text, '' when there is none, nil when this Redis is not that deployment's.
+-- Returns that number as text, '' when there is none, and the last number that was given to a segment, '0' when none was;
+-- nil when this Redis is not that deployment's.
 
-if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return nil end
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'last_number')
+if state[1] ~= ARGV[1] then return nil end
 local oldest = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-if not oldest then return '' end
-return string.match(oldest, ':(%d+)$')
+return { oldest and string.match(oldest, ':(%d+)$') or '', state[2] or '0' }
