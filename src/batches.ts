@@ -1,4 +1,4 @@
-// Divides long lists into batches, one for each command, script or statement, so that none of them keeps others waiting long.
+// Divides lists: into batches, one for each command, script or statement, so that none of them keeps others waiting long; and into groups.
 
 type Sizes<Item> = [countMax: number, weightOf?: (item: Item) => number, weightMax?: number];
 
@@ -38,4 +38,16 @@ function createBatch<Item>([
     },
     rest: (): Item[][] => (items.length === 0 ? [] : [items]),
   };
+}
+
+/** The items by their keys, both in the order in which they come. */
+export function grouped<Key, Item>(items: Iterable<Item>, keyOf: (item: Item) => Key): Map<Key, Item[]> {
+  const groups = new Map<Key, Item[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
 }

@@ -5,6 +5,7 @@
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
+import { hashPieces } from '../redis/hash-pieces.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
@@ -111,13 +112,8 @@ async function readStamp(redis: Redis): Promise<[version: string, epoch: string 
 async function readInTurns(redis: Redis): Promise<Map<string, unknown> | undefined> {
   const documents = new Map<string, unknown>();
   const count = await redis.hlen(registryKeys.documents);
-  let cursor = '0';
-  do {
-    const [next, entries] = await redis.hscan(registryKeys.documents, cursor, 'COUNT', documentsPerTurn);
-    cursor = next;
-    for (let at = 0; at < entries.length; at += 2)
-      documents.set(entries[at] as string, JSON.parse(entries[at + 1] as string));
-  } while (cursor !== '0');
+  for await (const entries of hashPieces(redis, registryKeys.documents, documentsPerTurn))
+    for (const [key, text] of entries) documents.set(key, JSON.parse(text));
   return documents.size < count ? undefined : documents;
 }
 

@@ -8,6 +8,7 @@ import { type LedgerRow, readTermTotals, voidSince, writeLedger } from '../../cl
 import { ledger } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
 import type { Redis } from '../../redis/client.js';
+import { hashPieces } from '../../redis/hash-pieces.js';
 import { shardKeys, shardOf } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readTime } from '../../registry/registry.js';
@@ -151,9 +152,9 @@ export function dayOf(minute: number): number {
 /** The fields of a minute's hash. */
 async function readEntries(redis: Redis, shard: number, minute: number): Promise<[string, string][]> {
   const entries = new Map<string, string>();
-  const stream = redis.hscanStream(shardKeys.ledger(shard, minute), { count: ledgerWrites.fieldsAtOnceMax });
-  for await (const pairs of stream as AsyncIterable<string[]>)
-    for (let i = 0; i < pairs.length; i += 2) entries.set(pairs[i] as string, pairs[i + 1] as string);
+  const key = shardKeys.ledger(shard, minute);
+  for await (const piece of hashPieces(redis, key, ledgerWrites.fieldsAtOnceMax))
+    for (const [field, value] of piece) entries.set(field, value);
   return [...entries];
 }
 

@@ -15,6 +15,7 @@ import {
   readUnfinishedMembers,
   updateDeletion,
 } from '../../privacy/deletion/request.js';
+import { hashPieces } from '../../redis/hash-pieces.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import type { AdminContext } from '../context.js';
@@ -92,18 +93,13 @@ export async function readCompleteIds(primary: ClickHouseClient): Promise<Readon
 
 /** All requests that were ever submitted, read in small batches. */
 async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<DeletionRequest> {
-  let cursor = '0';
   const seen = new Set<string>();
-  do {
-    const [next, entries] = await redis.hscan(registryKeys.deletions, cursor, 'COUNT', idsPerCall);
-    for (let at = 0; at < entries.length; at += 2) {
-      const id = entries[at] as string;
+  for await (const entries of hashPieces(redis, registryKeys.deletions, idsPerCall))
+    for (const [id, text] of entries) {
       if (seen.has(id)) continue;
       seen.add(id);
-      yield JSON.parse(entries[at + 1] as string) as DeletionRequest;
+      yield JSON.parse(text) as DeletionRequest;
     }
-    cursor = next;
-  } while (cursor !== '0');
 }
 
 const idsPerCall = 1_000;

@@ -2,10 +2,12 @@
 // suppressions, the shard's commits skip records about them. They are moved once a second, many at a time, and also before each change of
 // the suppressions, so that the change finds them in the list.
 
+import { grouped, inBatches, inBatchesAsync } from '../../batches.js';
+import { hashPieces } from '../../redis/hash-pieces.js';
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { suppressionChanges } from '../../tuning.js';
-import { type ChangeOptions, type Joined, joinNames, publishSuppressionVersion } from './change.js';
+import { type ChangeOptions, joinNames, publishSuppressionVersion } from './change.js';
 import type { NameText } from './names.js';
 
 /**
@@ -25,16 +27,22 @@ export function moveSomeJoins(options: ChangeOptions): Promise<number> {
 
 async function move(options: ChangeOptions, shards: Iterable<number>, roundsMax: number): Promise<number> {
   let withoutRoom = 0;
-  let reads: Read[] = [...shards].map((shard) => ({ shard, cursor: '0', found: [] }));
-  for (let round = 0; round < roundsMax && reads.length > 0; round++) {
-    reads = await Promise.all(reads.map((read) => readOn(options, read)));
-    const joined = byAccount(reads.flatMap(({ found }) => found));
-    for (const [accountId, pairs] of joined) withoutRoom += await joinNames(options, accountId, pairs);
-    if (joined.size > 0) {
-      await publishSuppressionVersion(options);
-      await Promise.all(reads.map(({ shard, found }) => forget(options, shard, found)));
-    }
-    reads = reads.filter(({ cursor }) => cursor !== '0');
+  const batches = [...shards].map((shard) =>
+    inBatchesAsync(readJoined(options, shard), suppressionChanges.joinsPerRoundMax),
+  );
+  for (let round = 0; round < roundsMax; round++) {
+    const read = await Promise.all(batches.map((ofShard) => ofShard.next()));
+    const found = read.map(({ value = [] }): readonly Found[] => value);
+    const joined = grouped(found.flat(), ({ accountId }) => accountId);
+    if (joined.size === 0) break;
+    for (const [accountId, its] of joined)
+      withoutRoom += await joinNames(
+        options,
+        accountId,
+        its.map(({ name, identity }) => [name, identity]),
+      );
+    await publishSuppressionVersion(options);
+    await Promise.all(found.map((its) => forget(options, its)));
   }
   return withoutRoom;
 }
@@ -45,52 +53,28 @@ export function joinTo(accountId: string, identity: NameText): string {
 }
 
 type Found = {
+  readonly shard: number;
   readonly name: NameText;
   readonly value: string;
   readonly accountId: string;
   readonly identity: NameText;
 };
 
-/** How far a shard was read, and what the last step found. Cursor 0 is the end. */
-type Read = { readonly shard: number; readonly cursor: string; readonly found: readonly Found[] };
-
-async function readOn({ redis }: ChangeOptions, { shard, cursor: from }: Read): Promise<Read> {
-  let cursor = from;
-  const found: Found[] = [];
-  do {
-    const [next, entries] = await redis.hscan(shardKeys.joined(shard), cursor, 'COUNT', namesPerCommand);
-    found.push(...foundIn(entries));
-    cursor = next;
-  } while (cursor !== '0' && found.length < suppressionChanges.joinsPerRoundMax);
-  return { shard, cursor, found };
+async function* readJoined({ redis }: ChangeOptions, shard: number): AsyncGenerator<Found> {
+  for await (const entries of hashPieces(redis, shardKeys.joined(shard), namesPerCommand))
+    for (const [name, value] of entries) {
+      const [accountId = '', identity = ''] = value.split(' ');
+      yield { shard, name, value, accountId, identity };
+    }
 }
 
 const namesPerCommand = 500;
 
-function foundIn(entries: readonly string[]): Found[] {
-  const found: Found[] = [];
-  for (let at = 0; at < entries.length; at += 2) {
-    const [name, value] = [entries[at] as string, entries[at + 1] as string];
-    const [accountId = '', identity = ''] = value.split(' ');
-    found.push({ name, value, accountId, identity });
-  }
-  return found;
-}
-
-function byAccount(found: readonly Found[]): Map<string, Joined[]> {
-  const joined = new Map<string, Joined[]>();
-  for (const { accountId, name, identity } of found) {
-    const its = joined.get(accountId);
-    if (its === undefined) joined.set(accountId, [[name, identity]]);
-    else its.push([name, identity]);
-  }
-  return joined;
-}
-
-async function forget({ redis }: ChangeOptions, shard: number, found: readonly Found[]): Promise<void> {
-  const keys = [shardKeys.state(shard), shardKeys.joined(shard)];
-  for (let first = 0; first < found.length; first += namesPerCommand) {
-    const some = found.slice(first, first + namesPerCommand);
+/** Forgets users of one shard. */
+async function forget({ redis }: ChangeOptions, found: readonly Found[]): Promise<void> {
+  for (const some of inBatches(found, namesPerCommand)) {
+    const [{ shard }] = some as [Found, ...Found[]];
+    const keys = [shardKeys.state(shard), shardKeys.joined(shard)];
     const args = some.flatMap(({ name, value }) => [name, value]);
     await runScript(redis, scripts.forgetJoins, keys, args);
   }

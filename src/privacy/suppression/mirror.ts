@@ -5,6 +5,7 @@ import { inBatchesAsync } from '../../batches.js';
 import { readRow, readRows, streamRows } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
+import { hashPieces } from '../../redis/hash-pieces.js';
 import { registryKeys } from '../../redis/keys.js';
 import { inScriptCalls, type Loading, versionAfterLoss } from '../../registry/loading.js';
 import { suppressionChanges as sizes } from '../../tuning.js';
@@ -66,16 +67,12 @@ type CopiedRow = Pair & { readonly version: string; readonly suppressed: 0 | 1 }
 
 /** The names of an account in Redis, each with each of its roots. */
 async function* readPairs(redis: Redis, accountId: string): AsyncGenerator<CopiedRow> {
-  let cursor = '0';
-  do {
-    const key = registryKeys.suppressedNames(accountId);
-    const [next, entries] = await redis.hscan(key, cursor, 'COUNT', sizes.namesPerReadMax);
-    for (let at = 0; at < entries.length; at += 2) {
-      const [version = '0', ...roots] = (entries[at + 1] as string).split(' ');
-      for (const root of roots) yield { name: entries[at] as string, root, version, suppressed: 1 };
+  const key = registryKeys.suppressedNames(accountId);
+  for await (const entries of hashPieces(redis, key, sizes.namesPerReadMax))
+    for (const [name, value] of entries) {
+      const [version = '0', ...roots] = value.split(' ');
+      for (const root of roots) yield { name, root, version, suppressed: 1 };
     }
-    cursor = next;
-  } while (cursor !== '0');
 }
 
 /** The pairs in which ClickHouse, which has Redis's pairs by now, still differs from Redis. */

@@ -3,6 +3,7 @@
 
 import { type Log, reportOnce } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
+import { hashPieces } from '../../redis/hash-pieces.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
@@ -119,12 +120,8 @@ export async function followSuppressions(
       const accountId = field.slice('users:'.length);
       const key = registryKeys.suppressedNames(accountId);
       const account = emptyAccount(secret, accountId, await redis.hlen(key));
-      let cursor = '0';
-      do {
-        const [next, entries] = await redis.hscan(key, cursor, 'COUNT', suppressionChanges.namesPerReadMax);
-        for (let at = 0; at < entries.length; at += 2) addName(account, entries[at] as string);
-        cursor = next;
-      } while (cursor !== '0');
+      for await (const entries of hashPieces(redis, key, suppressionChanges.namesPerReadMax))
+        for (const [name] of entries) addName(account, name);
       if (account.names.size() > 0) read.set(accountId, account);
     }
     accounts = read;
