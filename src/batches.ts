@@ -2,7 +2,7 @@
 
 type Sizes<Item> = [countMax: number, weightOf?: (item: Item) => number, weightMax?: number];
 
-/** Divides items into batches of at most `countMax`. A batch also ends once its weight has reached `weightMax`. */
+/** Divides items into batches of at most `countMax`, none of which weighs more than `weightMax` unless one item does. */
 export function* inBatches<Item>(all: Iterable<Item>, ...sizes: Sizes<Item>): Generator<Item[]> {
   const batch = createBatch(sizes);
   for (const item of all) yield* batch.add(item);
@@ -26,17 +26,22 @@ function createBatch<Item>([
 ]: Sizes<Item>) {
   let items: Item[] = [];
   let weight = 0;
+  function* rest() {
+    if (items.length === 0) return;
+    const batch = items;
+    [items, weight] = [[], 0];
+    yield batch;
+  }
   return {
-    /** Adds an item. Returns a list of the batch that it filled, or an empty list. */
-    add: (item: Item): Item[][] => {
+    /** Adds an item. Yields the batches that are complete by then. */
+    *add(item: Item) {
+      const added = weightOf(item);
+      if (weight + added > weightMax) yield* rest();
       items.push(item);
-      weight += weightOf(item);
-      if (items.length < countMax && weight < weightMax) return [];
-      const full = items;
-      [items, weight] = [[], 0];
-      return [full];
+      weight += added;
+      if (items.length === countMax || weight >= weightMax) yield* rest();
     },
-    rest: (): Item[][] => (items.length === 0 ? [] : [items]),
+    rest,
   };
 }
 

@@ -2,14 +2,9 @@
 
 import { evidence } from '../../src/contract/limits.js';
 import { keepEvidence } from '../../src/privacy/deletion/evidence.js';
-import {
-  countReachedRows,
-  findSimilarIdentities,
-  forgetCounts,
-  readFoundRows,
-} from '../../src/privacy/deletion/round-counts.js';
+import { forgetCounts } from '../../src/privacy/deletion/round-counts.js';
 import { countLeft } from '../../src/privacy/deletion/round-keys.js';
-import { gatherCounts } from '../../src/privacy/deletion/round-parts.js';
+import { countRows, countSimilar } from '../../src/privacy/deletion/round-parts.js';
 import { type UserTable, userTables } from '../../src/privacy/deletion/user-tables.js';
 import { type Resolved, type RoundOptions, update } from './round.js';
 
@@ -34,11 +29,8 @@ export async function countReached(
     }
     return reached;
   }
-  for (const part of parts.all) await countReachedRows(part.client, part.tables);
-  await gatherCounts(parts, 'reached');
-  const found = await readFoundRows(clickhouse, tables);
-  for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
-  await gatherCounts(parts, 'alike');
+  const found = await countRows(parts);
+  await countSimilar(parts);
   const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
   const until = new Date(Date.now() + evidence.keptMs);
   const ids = new Map(uncounted.map(([number, { deletion_request_id }]) => [number, deletion_request_id]));

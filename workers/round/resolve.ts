@@ -10,9 +10,9 @@ import {
   gatherUsers,
   type RoundParts,
 } from '../../src/privacy/deletion/round-parts.js';
-import { countNamed } from '../../src/privacy/deletion/round-tables.js';
+import { countNamed, environmentOfRound, requestOfRound } from '../../src/privacy/deletion/round-tables.js';
 import { endRuns } from '../../src/privacy/retention/expired-rows.js';
-import { registryKeys, shardOf } from '../../src/redis/keys.js';
+import { registryKeys } from '../../src/redis/keys.js';
 import type { Environment } from '../../src/registry/documents.js';
 import type { Resolved, RoundOptions } from './round.js';
 
@@ -31,19 +31,10 @@ export async function resolve(
   const parts = await createParts(
     clickhouse,
     randomBytes(6).toString('hex'),
-    unverified.map(({ deletion_request_id, account_id, fences, resolved }) => ({
-      requestId: deletion_request_id,
-      accountId: account_id,
-      fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
-      resolved,
-    })),
+    unverified.map((request) => requestOfRound(request, shards, request.resolved)),
     environments
       .filter(({ account_id }) => ofRound.has(account_id))
-      .map(({ app_id, account_id }) => ({
-        appId: app_id,
-        accountId: account_id,
-        shard: shardOf(app_id, shards),
-      })),
+      .map((environment) => environmentOfRound(environment, shards)),
   );
   // A retention run that this round took over from must not remove identifications from now on: they merge users.
   for (const part of parts.all) await endRuns(part.client);

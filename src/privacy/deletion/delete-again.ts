@@ -10,7 +10,6 @@ import { deleteRows } from '../../clickhouse/mutate.js';
 import { createScratch, fillScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
 import { recordTaken } from '../../clickhouse/taken-records.js';
 import type { Redis } from '../../redis/client.js';
-import { shardOf } from '../../redis/keys.js';
 import type { Environment } from '../../registry/documents.js';
 import { hashOfUser, withHashKey } from './deleted-users.js';
 import type { DeletionRequest } from './request.js';
@@ -20,9 +19,11 @@ import { removalPredicate } from './round-rows.js';
 import {
   createRoundTables,
   dropRoundTables,
+  environmentOfRound,
   namePrefix,
   type RoundTables,
   recordSizes,
+  requestOfRound,
 } from './round-tables.js';
 import { userTables } from './user-tables.js';
 
@@ -52,17 +53,8 @@ export async function deleteAgain(
   const tables = await createRoundTables(
     clickhouse,
     randomBytes(6).toString('hex'),
-    deleted.map(({ request }) => ({
-      requestId: request.deletion_request_id,
-      accountId: request.account_id,
-      fences: Array.from({ length: shards }, (_, shard) => request.fences[shard] ?? '0'),
-      resolved: true,
-    })),
-    environments.map(({ app_id, account_id }) => ({
-      appId: app_id,
-      accountId: account_id,
-      shard: shardOf(app_id, shards),
-    })),
+    deleted.map(({ request }) => requestOfRound(request, shards, true)),
+    environments.map((environment) => environmentOfRound(environment, shards)),
   );
   await findByHash(redis, clickhouse, tables, deleted);
   await fillKeys(clickhouse, tables, '1');

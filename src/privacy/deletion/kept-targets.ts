@@ -31,7 +31,7 @@ export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): P
   const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
   const refusals: unknown[] = [];
   for (const some of inBatches(ids, idsPerStatementMax)) {
-    const groups = [...inGroups(await readDeletions(redis, some))];
+    const groups = [...inBatches(await readDeletions(redis, some), idsPerStatementMax, shareOfMemory, 1)];
     for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
       try {
         await keepGroup(redis, clickhouse, group);
@@ -48,23 +48,9 @@ export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): P
 
 const refusalsMax = 5;
 
-/** Divides requests into groups whose target lists fit into the worker's memory. */
-function* inGroups(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
-  const { targetsMax, copiedWeightMax } = deletionRounds;
-  let group: DeletionRequest[] = [];
-  let [targets, weight] = [0, 0];
-  for (const request of requests) {
-    const its = request.weight;
-    if (group.length > 0 && (targets + request.targets > targetsMax || weight + its > copiedWeightMax)) {
-      yield group;
-      group = [];
-      [targets, weight] = [0, 0];
-    }
-    group.push(request);
-    targets += request.targets;
-    weight += its;
-  }
-  if (group.length > 0) yield group;
+/** The share that a list of targets takes of what a worker may have in memory at once. */
+function shareOfMemory({ targets, weight }: DeletionRequest): number {
+  return Math.max(targets / deletionRounds.targetsMax, weight / deletionRounds.copiedWeightMax);
 }
 
 async function keepGroup(

@@ -1,6 +1,7 @@
 // The second copy of deletion requests, in ClickHouse: written within seconds of a change, read after Redis was emptied. The targets of
 // pending requests are copied by the first round that sees them.
 
+import { inBatches } from '../../batches.js';
 import { readRows, streamRows } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
@@ -11,7 +12,7 @@ import { stateLoads } from '../../tuning.js';
 import { listedMember } from './listed.js';
 import { restoreReferences } from './references.js';
 import { type DeletionRequest, type PlacedTarget, pendingMember } from './request.js';
-import { type TargetList, weightOfList } from './targets.js';
+import { type TargetList, targetOfColumns, weightOfList } from './targets.js';
 import { targetTable } from './user-tables.js';
 
 /** Copies requests that are about to be marked complete in Redis, so that no caller learns of a completion that could be lost. */
@@ -90,7 +91,9 @@ async function restoreOpen(
   inOrder: readonly DeletionRequest[],
 ): Promise<void> {
   const placeOf = new Map(inOrder.map((request, place) => [request, place]));
-  for (const requests of inQueries(inOrder)) {
+  const sorted = inOrder.toSorted(byId);
+  const { targetsPerQueryMax } = stateLoads;
+  for (const requests of inBatches(sorted, sorted.length, ({ targets }) => targets, targetsPerQueryMax)) {
     const targetsOf = await readKeptTargets(clickhouse, requests);
     const entries = requests.map((request) => {
       const id = request.deletion_request_id;
@@ -114,22 +117,6 @@ async function restoreOpen(
     for await (const call of inScriptCalls(entries, ({ targets }) => targets.length))
       await loading.write(call.flatMap(({ commands }) => commands));
   }
-}
-
-/** Divides requests, in the order of their ids, into groups whose targets one query reads. */
-function* inQueries(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
-  let group: DeletionRequest[] = [];
-  let targets = 0;
-  for (const request of requests.toSorted(byId)) {
-    if (group.length > 0 && targets + request.targets > stateLoads.targetsPerQueryMax) {
-      yield group;
-      group = [];
-      targets = 0;
-    }
-    group.push(request);
-    targets += request.targets;
-  }
-  if (group.length > 0) yield group;
 }
 
 function byId(a: DeletionRequest, b: DeletionRequest): number {
@@ -158,7 +145,7 @@ async function readKeptTargets(
     },
   });
   for (const { request_id: id, identity, user_id: userId, place } of rows) {
-    targetsOf.get(id)?.push({ target: userId === null ? `i${identity}` : `u${userId}`, place });
+    targetsOf.get(id)?.push({ target: targetOfColumns(identity, userId), place });
   }
   return targetsOf;
 }

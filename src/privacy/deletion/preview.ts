@@ -13,14 +13,8 @@ import { readUnmoved } from '../../registry/shard-servers.js';
 import { takeFences, untilStored } from './fences.js';
 import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
-import {
-  countReachedRows,
-  findSimilarIdentities,
-  type NamedUser,
-  readFoundRows,
-  readNamedUsers,
-} from './round-counts.js';
-import { createParts, distributeUsers, gatherCounts, gatherUsers } from './round-parts.js';
+import { type NamedUser, readNamedUsers } from './round-counts.js';
+import { countRows, countSimilar, createParts, distributeUsers, gatherUsers } from './round-parts.js';
 import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
@@ -104,12 +98,9 @@ async function countAll(
     for (const part of parts.all) await resolveAlone(part.client, part.tables);
     await gatherUsers(parts, [0]);
     if (isOver()) return 'too_long';
-    for (const part of parts.all) await countReachedRows(part.client, part.tables);
-    await gatherCounts(parts, 'reached');
+    const found = await countRows(parts);
     if (isOver()) return 'too_long';
-    const found = await readFoundRows(clickhouse, tables);
-    for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
-    await gatherCounts(parts, 'alike');
+    await countSimilar(parts);
     if (isOver()) return 'too_long';
     let usersFound = 0;
     const unclear: Preview['unclear'][number][] = [];

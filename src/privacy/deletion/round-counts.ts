@@ -1,6 +1,7 @@
 // Counts the rows of requests before they are deleted: by environment and table, and by the users that they name. Every table is read
 // once, and its rows are counted by the user in them. Everything else is computed from that.
 
+import { grouped } from '../../batches.js';
 import { readRows, streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { hasPlainForm, plainForm } from '../../clickhouse/plain-form.js';
@@ -59,19 +60,20 @@ export async function readFoundRows(
       GROUP BY request, app_id, place`,
   });
   type Row = { request: number; app_id: string; place: string; rows: string };
-  const found = new Map<number, FoundRows[]>();
-  const order = new Map<string, number>(userTables.map((table, index) => [table, index]));
-  for (const { request, app_id, place, rows: count } of rows) {
-    const list = found.get(Number(request)) ?? [];
-    list.push({ app_id, table: place, rows: Number(count) });
-    found.set(Number(request), list);
-  }
-  for (const list of found.values()) {
-    const orderOf = ({ table }: FoundRows) => order.get(table) ?? 0;
-    list.sort((a, b) => orderOf(a) - orderOf(b) || a.app_id.localeCompare(b.app_id));
-  }
+  const order: readonly string[] = userTables;
+  const sorted = rows.sort(
+    (a, b) => order.indexOf(a.place) - order.indexOf(b.place) || a.app_id.localeCompare(b.app_id),
+  );
   await assertIntact(client, tables);
-  return found;
+  return new Map(
+    Array.from(
+      grouped(sorted, ({ request }) => Number(request)),
+      ([request, its]) => [
+        request,
+        its.map(({ app_id, place, rows: count }) => ({ app_id, table: place, rows: Number(count) })),
+      ],
+    ),
+  );
 }
 
 export type NamedUser = {

@@ -6,6 +6,8 @@ import { Readable } from 'node:stream';
 import { type Lines, streamLines } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, drain } from '../../clickhouse/client.js';
 import { byServer } from '../../registry/shard-servers.js';
+import type { FoundRows } from './request.js';
+import { countReachedRows, findSimilarIdentities, readFoundRows } from './round-counts.js';
 import {
   assertIntact,
   createRoundTables,
@@ -63,8 +65,22 @@ export async function gatherUsers({ primary, all }: RoundParts, requests: readon
   for (const part of all) if (part !== primary) await copyRows(part, primary, 'users', found);
 }
 
+/** Counts the rows that the requests delete, on all servers. Settles with them by environment and table, for each request. */
+export async function countRows(parts: RoundParts): Promise<ReadonlyMap<number, readonly FoundRows[]>> {
+  const { primary, all } = parts;
+  for (const part of all) await countReachedRows(part.client, part.tables);
+  await gatherCounts(parts, 'reached');
+  return readFoundRows(primary.client, primary.tables);
+}
+
+/** Finds the identities that look like a named one, on all servers. */
+export async function countSimilar(parts: RoundParts): Promise<void> {
+  for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
+  await gatherCounts(parts, 'alike');
+}
+
 /** Copies the counts of the other parts to the primary part. */
-export async function gatherCounts({ primary, all }: RoundParts, table: 'reached' | 'alike'): Promise<void> {
+async function gatherCounts({ primary, all }: RoundParts, table: 'reached' | 'alike'): Promise<void> {
   for (const part of all) if (part !== primary) await copyRows(part, primary, table);
 }
 

@@ -17,6 +17,9 @@ import {
   type ScratchKind,
   scratchName,
 } from '../../clickhouse/scratch.js';
+import { shardOf } from '../../redis/keys.js';
+import type { Environment } from '../../registry/documents.js';
+import type { DeletionRequest } from './request.js';
 import { columnsOfTarget, type Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
@@ -36,6 +39,27 @@ export type RoundEnvironment = {
   readonly accountId: string;
   readonly shard: number;
 };
+
+/** A request as its round deletes its users. */
+export function requestOfRound(
+  { deletion_request_id, account_id, fences }: DeletionRequest,
+  shards: number,
+  resolved: boolean,
+): RoundRequest {
+  return {
+    requestId: deletion_request_id,
+    accountId: account_id,
+    fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
+    resolved,
+  };
+}
+
+export function environmentOfRound(
+  { app_id, account_id }: Pick<Environment, 'app_id' | 'account_id'>,
+  shards: number,
+): RoundEnvironment {
+  return { appId: app_id, accountId: account_id, shard: shardOf(app_id, shards) };
+}
 
 /** The tables of a round, with their columns. */
 const structures = {
@@ -193,10 +217,7 @@ export async function countNamed(
  * emptied table is never refilled.
  */
 export async function assertIntact(client: ClickHouseClient, tables: RoundTables): Promise<void> {
-  const sizes = await readSizes(client, [...tables.sizes.keys()]);
-  for (const [table, rows] of tables.sizes) {
-    if (sizes.get(table) !== rows) throw new Error('clickhouse lost a table of the round');
-  }
+  await recordSizes(client, tables, []);
 }
 
 /** Checks that the other tables have lost no rows, then records how many rows these tables have now. */

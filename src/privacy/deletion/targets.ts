@@ -98,6 +98,11 @@ export function columnsOfTarget(target: Target): {
   return target.startsWith('i') ? { identity: name, user_id: null } : { identity: '', user_id: name };
 }
 
+/** The target that a row names. */
+export function targetOfColumns(identity: string, userId: string | null): Target {
+  return userId === null ? `i${identity}` : `u${userId}`;
+}
+
 /** The weight of a list of users, which counts towards the account's limits. `text`: the list as stored in Redis. */
 export function weightOfList(text: string, users: number): number {
   return Buffer.byteLength(text) + userWeight * users;

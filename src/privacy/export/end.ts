@@ -2,7 +2,7 @@
 // user's name, and their records are about to be deleted. An export that is requested later waits for the deletion instead.
 
 import { hash } from 'node:crypto';
-import { inBatches } from '../../batches.js';
+import { grouped, inBatches } from '../../batches.js';
 import { streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
@@ -11,6 +11,7 @@ import { runScript, scripts } from '../../redis/scripts.js';
 import { deletionRounds, exportEnds } from '../../tuning.js';
 import { quoteIds } from '../deletion/kept-targets.js';
 import type { DeletionRequest } from '../deletion/request.js';
+import { targetOfColumns } from '../deletion/targets.js';
 import { targetTable } from '../deletion/user-tables.js';
 import { exportIdsOf, readExports } from './request.js';
 import { endReadingEverywhere, exportPrefix } from './tables.js';
@@ -25,15 +26,14 @@ export async function endExportsOf(
   clickhouse: ClickHouseClient,
   deletions: readonly DeletionRequest[],
 ): Promise<void> {
-  const deletionsOf = new Map<string, string[]>();
-  for (const { account_id, deletion_request_id } of deletions) {
-    const its = deletionsOf.get(account_id);
-    if (its === undefined) deletionsOf.set(account_id, [deletion_request_id]);
-    else its.push(deletion_request_id);
-  }
   let named = namingNobody();
-  for (const [accountId, deletionIds] of deletionsOf) {
-    await addNamed(redis, accountId, deletionIds, named);
+  for (const [accountId, its] of grouped(deletions, ({ account_id }) => account_id)) {
+    await addNamed(
+      redis,
+      accountId,
+      its.map(({ deletion_request_id }) => deletion_request_id),
+      named,
+    );
     if (named.exportsOf.size < exportEnds.usersPerStatement) continue;
     await endNaming(redis, clickhouse, named);
     named = namingNobody();
@@ -120,7 +120,7 @@ async function* findNaming(
       WHERE request_id IN (${quoteIds(requestIds)})`,
   });
   for await (const { request_id: requestId, identity, user_id: userId } of rows) {
-    const target = userId === null ? `i${identity}` : `u${userId}`;
+    const target = targetOfColumns(identity, userId);
     const naming = exportsOf.get(hashOf(accountOf.get(requestId) ?? '', target)) ?? [];
     for (const id of naming) if (earlier.get(id)?.has(requestId) !== true) yield id;
   }

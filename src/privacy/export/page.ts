@@ -1,6 +1,7 @@
 // A page of an export for the person whom it is about: HTML without external resources or scripts. It shows every field of every line, so
 // that new kinds and fields appear too, under their own names.
 
+import { grouped } from '../../batches.js';
 import type { Times } from './times.js';
 
 export type ExportedLine = { readonly kind: string } & Readonly<Record<string, unknown>>;
@@ -98,20 +99,6 @@ ${nav}`;
   if (end !== undefined)
     yield `<p>This is the end: ${end.records} ${end.records === 1 ? 'record' : 'records'} in all.</p>\n`;
   yield `${nav}</main>\n</body>\n</html>\n`;
-}
-
-/** Groups of lines with the same `by`, in the order of each group's first line. */
-function grouped(
-  lines: readonly ExportedLine[],
-  by: (line: ExportedLine) => string,
-): ReadonlyMap<string, readonly ExportedLine[]> {
-  const groups = new Map<string, ExportedLine[]>();
-  for (const line of lines) {
-    const its = groups.get(by(line));
-    if (its === undefined) groups.set(by(line), [line]);
-    else its.push(line);
-  }
-  return groups;
 }
 
 function* tableOf(kind: string, lines: readonly ExportedLine[], times: Times): Generator<string> {

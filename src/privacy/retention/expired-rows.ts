@@ -7,6 +7,7 @@
 // expired users were found count as returning after the whole run. What they send is newer, so it stays; if it names a user_id, it belongs
 // to a new user.
 
+import { grouped } from '../../batches.js';
 import { anySize } from '../../clickhouse/any-size.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { endLong, readLong } from '../../clickhouse/long-statement.js';
@@ -55,19 +56,20 @@ function usersIn(tables: readonly UserTable[], conditionOf: (table: UserTable) =
     .join('\n    UNION DISTINCT ');
 }
 
+const dayMs = 24 * 60 * 60 * 1000;
+
 /** Groups environments by how long they retain events. */
 export function retainedOf(
   environments: Iterable<{ readonly app_id: string; readonly retain_days?: number }>,
   nowMs: number,
 ): Retained[] {
-  const byDays = new Map<number, string[]>();
-  for (const { app_id, retain_days: days } of environments) {
-    if (days === undefined) continue;
+  const retaining = [...environments].flatMap(({ app_id, retain_days: days }) => {
+    if (days === undefined) return [];
     if (!/^\d+$/.test(app_id)) throw new Error('an app_id is not decimal');
-    byDays.set(days, [...(byDays.get(days) ?? []), app_id]);
-  }
-  const dayMs = 24 * 60 * 60 * 1000;
-  return [...byDays].map(([days, appIds]) => ({ appIds, cutoffMs: nowMs - days * dayMs }));
+    return [{ app_id, cutoffMs: nowMs - days * dayMs }];
+  });
+  const groups = grouped(retaining, ({ cutoffMs }) => cutoffMs);
+  return [...groups].map(([cutoffMs, its]) => ({ appIds: its.map(({ app_id }) => app_id), cutoffMs }));
 }
 
 function compared(retained: readonly Retained[], column: string, comparison: '<' | '>='): string {
