@@ -1,4 +1,5 @@
-// Divides lists: into batches, one for each command, script or statement, so that none of them keeps others waiting long; and into groups.
+// Divides lists: into batches, one for each command, script or statement, so that none of them keeps others waiting long; and into
+// groups.
 
 type Sizes<Item> = [countMax: number, weightOf?: (item: Item) => number, weightMax?: number];
 
@@ -55,4 +56,10 @@ export function grouped<Key, Item>(items: Iterable<Item>, keyOf: (item: Item) =>
     else group.push(item);
   }
   return groups;
+}
+
+/** The list, rotated so that it begins with a random item: where work may end early, all get their turn. */
+export function rotatedAtRandom<Item>(list: readonly Item[]): Item[] {
+  const first = Math.floor(Math.random() * list.length);
+  return [...list.slice(first), ...list.slice(0, first)];
 }

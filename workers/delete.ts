@@ -5,6 +5,7 @@
 // Nothing can come back after that, since every segment up to the fence is stored. If ClickHouse refuses a step, the round goes on with
 // fewer accounts, and an account that was refused alone stays out of the following rounds of others. The steps are in round/.
 
+import { rotatedAtRandom } from '../src/batches.js';
 import { codeOfFault, faultCodes, isConnectionFault } from '../src/clickhouse/client.js';
 import { NoRoom } from '../src/clickhouse/definitions.js';
 import { endLong } from '../src/clickhouse/long-statement.js';
@@ -107,73 +108,65 @@ async function deleteAndErase(
   options: RoundOptions,
   { requests, refusedBefore, environments }: ChosenRequests,
 ): Promise<number> {
-  const work = (group: readonly DeletionRequest[]) => deleteTogether(options, group, environments);
-  let { completed } = await tryApart(options, requests, work);
-  // Each of these accounts may be refused again, which delays newer requests. So the round ends with the first that is refused, and begins
-  // with a random one, so that all get their turn.
+  let completed = 0;
+  const work = (group: readonly DeletionRequest[]) =>
+    tryApart(options, group, 1, async (some) => {
+      completed += await deleteTogether(options, some, environments);
+    });
+  for (const accountId of await work(requests)) options.refused?.add(accountId);
+  // Each of these accounts may be refused again, which delays newer requests. So the round ends with the first that is refused.
   for (const alone of rotatedAtRandom(refusedBefore)) {
-    const attempt = await tryApart(options, alone, work);
-    completed += attempt.completed;
-    if (!attempt.isRefused) for (const { account_id } of alone) options.refused?.delete(account_id);
-    if (attempt.isRefused || !(await isTurnTaken(...turnOf(options.redis)))) break;
+    const isRefused = (await work(alone)).length > 0;
+    if (!isRefused) for (const { account_id } of alone) options.refused?.delete(account_id);
+    if (isRefused || !(await isTurnTaken(...turnOf(options.redis)))) break;
   }
   return completed + (await eraseMasked(options));
 }
 
-/** The list, rotated so that it begins with a random item. */
-function rotatedAtRandom<Item>(list: readonly Item[]): Item[] {
-  const first = Math.floor(Math.random() * list.length);
-  return [...list.slice(first), ...list.slice(0, first)];
-}
-
 /**
- * Works on pending requests together. If ClickHouse refuses that, on halves of them, by account, until one account is refused alone: its
- * requests get the reason, and it stays out of the next rounds of others. Groups of several accounts that are refused after that are left
- * to the next rounds. Settles with how many requests are complete, and whether some were refused.
+ * Works on requests together. If ClickHouse refuses that, on halves of them, by account, until accounts are refused alone: their requests get
+ * the reason. Once `refusedMax` accounts were, groups of several that are refused are left to the next rounds, since ClickHouse may refuse
+ * everybody. Settles with these accounts, after all groups or when `work` says that it is over.
  */
 async function tryApart(
   options: RoundOptions,
   requests: readonly DeletionRequest[],
-  work: (requests: readonly DeletionRequest[]) => Promise<number>,
-): Promise<{ completed: number; isRefused: boolean }> {
+  refusedMax: number,
+  work: (requests: readonly DeletionRequest[]) => Promise<'over' | undefined>,
+): Promise<readonly string[]> {
   const groups = requests.length === 0 ? [] : [requests];
-  let completed = 0;
-  let isRefused = false;
+  const refused: string[] = [];
   for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
     try {
-      completed += await work(group);
+      if ((await work(group)) === 'over') break;
     } catch (error) {
       if (!isRefusal(error)) throw error;
-      const accounts = [...new Set(group.map(({ account_id }) => account_id))];
       logFailure(options, group.length, error);
-      if (accounts.length > 1 && !isRefused) {
-        const left = await readStillPending(options, group, 'unhidden');
-        const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
-        const halves = [true, false].map((isFirst) =>
-          left.filter(({ account_id }) => half.has(account_id) === isFirst),
+      const accounts = rotatedAtRandom([...new Set(group.map(({ account_id }) => account_id))]);
+      if (accounts.length === 1) {
+        refused.push(accounts[0] as string);
+        await writeFailure(options, idsOf(group), stateOfFault(error));
+      } else if (refused.length < refusedMax) {
+        const half = new Set(accounts.slice(0, accounts.length / 2));
+        const left = await readStillPending(options, group);
+        const halves = [true, false].map((isIn) =>
+          left.filter(({ account_id }) => half.has(account_id) === isIn),
         );
         groups.push(...halves.filter(({ length }) => length > 0));
-        continue;
       }
-      isRefused = true;
-      if (accounts.length > 1) continue;
-      options.refused?.add(accounts[0] as string);
-      await writeFailure(options, idsOf(group), stateOfFault(error));
     }
   }
-  return { completed, isRefused };
+  return refused;
 }
 
 /** Reads the requests that are still pending, as they are now: they may have progressed before ClickHouse refused something. */
 async function readStillPending(
   { redis }: RoundOptions,
   requests: readonly DeletionRequest[],
-  which: 'hidden' | 'unhidden',
 ): Promise<DeletionRequest[]> {
+  const wereHidden = requests[0]?.state === 'hidden';
   const now = await readDeletions(redis, idsOf(requests));
-  return now.filter(
-    ({ status, state }) => status === 'pending' && (state === 'hidden') === (which === 'hidden'),
-  );
+  return now.filter(({ status, state }) => status === 'pending' && (state === 'hidden') === wereHidden);
 }
 
 /** Whether ClickHouse has answered that it refuses the work. */
@@ -305,11 +298,7 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
     if (!(await hasEnded())) return 0;
   }
   options.crash('erased');
-  const { completed, isDone, isLate } = await completeErased(options);
-  await (isDone
-    ? redis.del(registryKeys.erasurePass)
-    : redis.set(registryKeys.erasurePass, isLate ? 'late' : '1'));
-  return completed;
+  return completeErased(options);
 }
 
 /** How soon counting notices that a round is due. While requests wait that are not ready, each look may read the whole registry. */
@@ -319,18 +308,18 @@ const roundLooksEveryMs = 500;
 const refusedCountsMax = 5;
 
 /**
- * Completes the requests whose rows are erased. A count makes way at once for users who wait to be hidden, and a later round continues with
- * it. Then it is late, and does not make way again before it has ended. If ClickHouse refuses to count a group, each of its accounts is
- * counted alone, beginning with a random one, until some were refused.
+ * Completes the requests whose rows are erased, and settles with their number. A count makes way at once for users who wait to be hidden, and
+ * a later round continues with it. Then it is late, and does not make way again before it has ended.
  */
-async function completeErased(
-  options: RoundOptions,
-): Promise<{ completed: number; isDone: boolean; isLate?: boolean }> {
-  const wasLate = (await options.redis.get(registryKeys.erasurePass)) === 'late';
+async function completeErased(options: RoundOptions): Promise<number> {
+  const { redis, clickhouse } = options;
+  const wasLate = (await redis.get(registryKeys.erasurePass)) === 'late';
   const makesWay = async () => !wasLate && (await isRoundDue(options));
   const seen = new Set<string>();
   let completed = 0;
-  for (;;) {
+  /** What a later round finds of this count. */
+  let left = '' as '' | '1' | 'late';
+  while (left === '') {
     const { requests, environments, waitsForServers } = await chooseRequests(
       { ...options, refused: new Set() },
       'hiddenDeletions',
@@ -338,43 +327,36 @@ async function completeErased(
     );
     if (waitsForServers) options.onServersAwaited?.();
     if (requests.length === 0) {
-      await dropTablesEverywhere(options.clickhouse);
-      return { completed, isDone: true };
+      await dropTablesEverywhere(clickhouse);
+      break;
     }
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
-    const count = async (group: readonly DeletionRequest[]) => {
+    const refused = await tryApart(options, requests, refusedCountsMax, async (group) => {
       const counted = await unlessOver(options, makesWay, async () => {
-        await dropTablesEverywhere(options.clickhouse);
+        await dropTablesEverywhere(clickhouse);
         const round = await resolve(options, group, environments);
         return { round, onDisk: await verify(options, round) };
       });
-      if (counted === 'over') return false;
+      if (counted === 'over') {
+        left = 'late';
+        return 'over';
+      }
       const { round, onDisk } = counted;
       completed += await complete(
         options,
         requestsOf(round, (number) => !onDisk.has(number)),
       );
-      return true;
-    };
-    const groups = [requests];
-    let refused = 0;
-    for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
-      try {
-        if (!(await count(group))) return { completed, isDone: false, isLate: true };
-      } catch (error) {
-        if (!isRefusal(error)) throw error;
-        logFailure(options, group.length, error);
-        const isAlone = byAccount(group).length === 1;
-        if (isAlone) await writeFailure(options, idsOf(group), stateOfFault(error));
-        else groups.push(...rotatedAtRandom(byAccount(await readStillPending(options, group, 'hidden'))));
-        if (isAlone) refused += 1;
-      }
-      // If none was completed, the next pass must not wait for these requests.
-      if (refused === refusedCountsMax) return { completed, isDone: completed === 0 };
-      if ((completed > 0 || !wasLate) && (await isRoundDue(options)))
-        return { completed, isDone: false, isLate: completed === 0 };
-    }
+      if ((completed === 0 && wasLate) || !(await isRoundDue(options))) return undefined;
+      left = completed === 0 ? 'late' : '1';
+      return 'over';
+    });
+    if (refused.length < refusedCountsMax) continue;
+    // If none was completed, the next pass must not wait for these requests.
+    if (completed === 0) break;
+    left = '1';
   }
+  await (left === '' ? redis.del(registryKeys.erasurePass) : redis.set(registryKeys.erasurePass, left));
+  return completed;
 }
 
 /**
@@ -406,13 +388,6 @@ async function unlessOver<Result>(
     hasEnded = true;
     await watching;
   }
-}
-
-function byAccount(requests: readonly DeletionRequest[]): DeletionRequest[][] {
-  const found = new Map<string, DeletionRequest[]>();
-  for (const request of requests)
-    found.set(request.account_id, [...(found.get(request.account_id) ?? []), request]);
-  return [...found.values()];
 }
 
 /** Logs why work on these requests failed, and writes the reason into them if possible. */

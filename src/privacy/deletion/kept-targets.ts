@@ -1,7 +1,7 @@
 // The targets of pending requests in ClickHouse, where they survive a loss of Redis and where users are resolved. This file copies them
 // there, and removes those of verified requests and those that a stopped worker left behind.
 
-import { inBatches } from '../../batches.js';
+import { inBatches, rotatedAtRandom } from '../../batches.js';
 import { readRow, readRows } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, codeOfFault } from '../../clickhouse/client.js';
 import { insertScratch } from '../../clickhouse/scratch.js';
@@ -28,7 +28,7 @@ import { targetTable } from './user-tables.js';
  * by one, and the refusal is thrown at the end, or after some refusals: ClickHouse may refuse everything. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
-  const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
+  const ids = rotatedAtRandom(await redis.smembers(registryKeys.deletionsAwaitingTargetCopy));
   const refusals: unknown[] = [];
   for (const some of inBatches(ids, idsPerStatementMax)) {
     const groups = [...inBatches(await readDeletions(redis, some), idsPerStatementMax, shareOfMemory, 1)];
