@@ -17,6 +17,23 @@ export type LedgerRow = {
   readonly records: number;
 };
 
+/** Minutes since 1970, from the first to the last. */
+export type Minutes = { readonly from: number; readonly to: number };
+
+/** SQL: whether a row is of the minutes of `paramsOf`. Names hours too, since the table is sorted by them. */
+export const isWithin = `minute >= {begin:UInt32} AND minute < {over:UInt32}
+  AND toStartOfHour(minute) >= toStartOfHour(toDateTime({begin:UInt32}, 'UTC'))
+  AND toStartOfHour(minute) < toDateTime({over:UInt32}, 'UTC')`;
+
+export function paramsOf({ from, to }: Minutes) {
+  return { begin: from * 60, over: (to + 1) * 60 };
+}
+
+/** SQL for a time of a minute, in minutes since 1970. */
+export function minuteOf(time = 'minute'): string {
+  return `toUInt32(intDiv(toUnixTimestamp(${time}), 60))`;
+}
+
 /** Writes rows; writing one again changes nothing. */
 export async function writeLedger(client: ClickHouseClient, rows: readonly LedgerRow[]): Promise<void> {
   await insertRows(
@@ -26,8 +43,8 @@ export async function writeLedger(client: ClickHouseClient, rows: readonly Ledge
   );
 }
 
-/** Minutes, since 1970, that cannot be balanced, from the first to the last, and why. */
-export type Void = { readonly from: number; readonly to: number; readonly reason: string };
+/** Minutes that cannot be balanced, and why. */
+export type Void = Minutes & { readonly reason: string };
 
 /** Records that these minutes cannot be balanced. Does nothing if `to` is before `from`. */
 export async function writeVoid(client: ClickHouseClient, { from, to, reason }: Void): Promise<void> {
@@ -66,7 +83,7 @@ export async function extendVoid(
 /** All minutes that cannot be balanced, the earliest first. */
 export async function readVoids(client: ClickHouseClient): Promise<Void[]> {
   const rows = await readRows<{ from: number; records: number; reason: string }>(client, {
-    query: `SELECT toUInt32(intDiv(toUnixTimestamp(minute), 60)) AS from, toFloat64(records) AS records, detail AS reason
+    query: `SELECT ${minuteOf()} AS from, toFloat64(records) AS records, detail AS reason
       FROM ${ledgerTable} FINAL WHERE app_id = '' AND term = 'void' ORDER BY from`,
   });
   return rows.map(({ from, records, reason }) => ({ from, to: from + records - 1, reason }));
@@ -84,7 +101,7 @@ export function readTermTotals(client: ClickHouseClient): Promise<Omit<LedgerRow
 /** The last minute with accepted records, in minutes since 1970; 0 if there is none. */
 async function readLastBooked(client: ClickHouseClient): Promise<number> {
   const [row] = await readRows<{ minute: number }>(client, {
-    query: `SELECT toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable} WHERE term = 'accepted'`,
+    query: `SELECT ${minuteOf('max(minute)')} AS minute FROM ${ledgerTable} WHERE term = 'accepted'`,
   });
   return row?.minute ?? 0;
 }

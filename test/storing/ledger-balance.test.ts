@@ -169,7 +169,7 @@ test('a commit counts what it decides, a worker writes the minute once, and the 
   assert.deepEqual(await findUnwritten({ redis, clickhouse, shards: 1, epoch }, hour), []);
   await run('TRUNCATE TABLE ledger');
   assert.deepEqual(await findUnwritten({ redis, clickhouse, shards: 1, epoch }, hour), [
-    { minute, records: 2 },
+    { app_id: '', kind: 'unwritten', minute, records: 2 },
   ]);
 });
 

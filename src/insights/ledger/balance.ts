@@ -10,7 +10,15 @@
 import { inBatches } from '../../batches.js';
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { ledgerTable, readVoids, type Void } from '../../clickhouse/ledger-table.js';
+import {
+  isWithin,
+  ledgerTable,
+  type Minutes,
+  minuteOf,
+  paramsOf,
+  readVoids,
+  type Void,
+} from '../../clickhouse/ledger-table.js';
 import { readLong } from '../../clickhouse/long-statement.js';
 import { shardNumberSpacing } from '../../clickhouse/store.js';
 import { storedTable } from '../../clickhouse/tables.js';
@@ -19,9 +27,6 @@ import { ledger } from '../../contract/limits.js';
 import { type TableName, tables } from '../../contract/records.js';
 import { ledgerChecks } from '../../tuning.js';
 import { firstSegmentOf } from './write.js';
-
-/** Minutes since 1970, from the first to the last. */
-export type Minutes = { readonly from: number; readonly to: number };
 
 /** How many records of a minute are missing or, if negative, surplus. */
 export type Difference = {
@@ -131,7 +136,7 @@ async function compareMinutes(
 /** For each environment with expired events, the last minute whose events may have expired. */
 export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<string, number>> {
   const rows = await readRows<{ app_id: string; minute: number }>(home, {
-    query: `SELECT app_id, toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable}
+    query: `SELECT app_id, ${minuteOf('max(minute)')} AS minute FROM ${ledgerTable}
       WHERE term = 'expired_to' GROUP BY app_id`,
   });
   return new Map(rows.map(({ app_id, minute }) => [app_id, minute]));
@@ -150,15 +155,13 @@ export async function readSums(
   const params = {
     from: firstSegmentOf(from),
     end: firstSegmentOf(to + 1),
-    begin: from * 60,
-    over: (to + 1) * 60,
+    ...paramsOf({ from, to }),
     among: among ?? [],
   };
   const isAmong = among === undefined ? `app_id != ''` : 'app_id IN {among:Array(String)}';
   const isInMinutes = `segment >= {from:UInt64} AND segment < {end:UInt64} AND ${isAmong}
     AND segment % ${shardNumberSpacing} IN (${shards.join(', ')})`;
-  const minuteOf = (expression: string) => (byMinute ? `toUInt32(${expression})` : 'toUInt32(0)');
-  const ofSegment = minuteOf('intDiv(segment, 60000000)');
+  const minute = (expression: string) => (byMinute ? expression : 'toUInt32(0)');
 
   async function add(client: ClickHouseClient, query: string, term: Exclude<keyof Sums, keyof Difference>) {
     type Row = { app_id: string; kind: TableName; minute: number; records: number };
@@ -167,10 +170,10 @@ export async function readSums(
       query_params: params,
       clickhouse_settings: { max_threads: 1, max_execution_time: 0 },
     });
-    for (const { app_id, kind, minute, records } of rows) {
-      if (!own.has(shardOf(app_id))) continue;
-      const key = `${app_id} ${kind} ${minute}`;
-      const row = sums.get(key) ?? { app_id, kind, minute, ...nothing };
+    for (const { records, ...of } of rows) {
+      if (!own.has(shardOf(of.app_id))) continue;
+      const key = `${of.app_id} ${of.kind} ${of.minute}`;
+      const row = sums.get(key) ?? { ...of, ...nothing };
       row[term] += records;
       sums.set(key, row);
     }
@@ -180,16 +183,11 @@ export async function readSums(
     from: string,
     kind: string,
     more = '',
-  ) => `SELECT app_id, ${kind} AS kind, ${ofSegment} AS minute,
+  ) => `SELECT app_id, ${kind} AS kind, ${minute('toUInt32(intDiv(segment, 60000000))')} AS minute,
       toFloat64(count()) AS records FROM ${from} WHERE ${isInMinutes} ${more} GROUP BY app_id, kind, minute`;
-  const booked = (
-    term: string,
-  ) => `SELECT app_id, kind, ${minuteOf('intDiv(toUnixTimestamp(minute), 60)')} AS at,
+  const booked = (term: string) => `SELECT app_id, kind, ${minute(minuteOf())} AS at,
       toFloat64(sum(records)) AS records FROM ${ledgerTable} FINAL
-      WHERE term = '${term}' AND ${isAmong} AND minute >= {begin:UInt32} AND minute < {over:UInt32}
-        AND toStartOfHour(minute) >= toStartOfHour(toDateTime({begin:UInt32}, 'UTC'))
-        AND toStartOfHour(minute) < toDateTime({over:UInt32}, 'UTC')
-      GROUP BY app_id, kind, at`;
+      WHERE term = '${term}' AND ${isAmong} AND ${isWithin} GROUP BY app_id, kind, at`;
   const asMinute = (query: string) => `SELECT app_id, kind, at AS minute, records FROM (${query})`;
 
   for (const table of tables) await add(server, count(storedTable(table), `'${table}'`), 'stored');

@@ -3,14 +3,21 @@
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { ledgerTable, readVoids } from '../../clickhouse/ledger-table.js';
+import {
+  isWithin,
+  ledgerTable,
+  type Minutes,
+  minuteOf,
+  paramsOf,
+  readVoids,
+} from '../../clickhouse/ledger-table.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
 import { readOutstanding } from '../../redis/backlog.js';
 import type { Redis } from '../../redis/client.js';
 import { shardKeys, shardOf } from '../../redis/keys.js';
 import { readTime } from '../../registry/registry.js';
 import { ledgerChecks, ledgerWrites } from '../../tuning.js';
-import { type Difference, findDifferences, type Minutes, type Side, without } from './balance.js';
+import { type Difference, findDifferences, type Side, without } from './balance.js';
 import { dayOf, minuteOfSegment } from './write.js';
 
 export type CheckOptions = {
@@ -20,13 +27,11 @@ export type CheckOptions = {
   readonly epoch: string;
 };
 
-/** A difference as stored and shown. */
-export type FoundDifference = Omit<Difference, 'minute' | 'kind'> & {
-  /** ISO 8601, UTC. */
-  readonly minute: string;
-  /** The kind of the records; `unwritten` if ClickHouse has lost counts of all environments. */
-  readonly kind: Difference['kind'] | 'unwritten';
-};
+/** A difference of records of one kind or, if ClickHouse has lost counts of all environments, of unwritten ones. */
+export type AnyDifference = Omit<Difference, 'kind'> & { readonly kind: Difference['kind'] | 'unwritten' };
+
+/** A difference as stored and shown. `minute`: ISO 8601, UTC. */
+export type FoundDifference = Omit<AnyDifference, 'minute'> & { readonly minute: string };
 
 /** The servers that answer, each with those of its shards that are not being moved. */
 export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Side & { number: number })[]> {
@@ -73,27 +78,27 @@ export async function confirm(
   for (let look = 1; look < ledgerChecks.looks && found.length > 0; look++) {
     await pause(ledgerChecks.looksEveryMs);
     const before = new Set(found.map((each) => JSON.stringify(each)));
-    const span = { from: Math.min(...found.map(minuteOf)), to: Math.max(...found.map(minuteOf)) };
+    const minutesFound = found.map(({ minute }) => minute);
+    const span = { from: Math.min(...minutesFound), to: Math.max(...minutesFound) };
     found = (await findDifferences(side, span)).filter((each) => before.has(JSON.stringify(each)));
   }
   return found;
 }
 
-const minuteOf = ({ minute }: { readonly minute: number }) => minute;
-
 /** Minutes of the ledger that ClickHouse had and has lost, with the records whose counts are missing. */
-export async function findUnwritten({ redis, clickhouse, shards }: CheckOptions, { from, to }: Minutes) {
+export async function findUnwritten(
+  { redis, clickhouse, shards }: CheckOptions,
+  { from, to }: Minutes,
+): Promise<AnyDifference[]> {
   const sums = new Map<number, number>();
   for (let day = dayOf(from); day <= dayOf(to); day++)
     for (let shard = 0; shard < shards; shard++)
       for (const [minute, records] of Object.entries(await redis.hgetall(shardKeys.ledgerSums(shard, day))))
         sums.set(Number(minute), (sums.get(Number(minute)) ?? 0) + Number(records));
   const rows = await readRows<{ at: number; records: number }>(clickhouse, {
-    query: `SELECT toUInt32(intDiv(toUnixTimestamp(minute), 60)) AS at, toFloat64(sum(records)) AS records
-      FROM ${ledgerTable} FINAL WHERE term = 'accepted' AND minute >= {from:UInt32} AND minute < {end:UInt32}
-        AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))
-      GROUP BY at`,
-    query_params: { from: from * 60, end: (to + 1) * 60 },
+    query: `SELECT ${minuteOf()} AS at, toFloat64(sum(records)) AS records
+      FROM ${ledgerTable} FINAL WHERE term = 'accepted' AND ${isWithin} GROUP BY at`,
+    query_params: paramsOf({ from, to }),
     clickhouse_settings: { max_threads: 1 },
   });
   const written = new Map(rows.map(({ at, records }) => [at, records]));
@@ -101,7 +106,7 @@ export async function findUnwritten({ redis, clickhouse, shards }: CheckOptions,
   return [...sums].flatMap(([minute, records]) => {
     const missing = records - (written.get(minute) ?? 0);
     const counts = without({ from: minute, to: minute }, voids).length > 0 && minute >= from && minute <= to;
-    return missing > 0 && counts ? [{ minute, records: missing }] : [];
+    return missing > 0 && counts ? [{ app_id: '', kind: 'unwritten', minute, records: missing }] : [];
   });
 }
 

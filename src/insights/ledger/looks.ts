@@ -2,7 +2,7 @@
 // hundredth of a core. Differences are kept in Redis until they are gone.
 
 import { readRows } from '../../clickhouse/answers.js';
-import { ledgerTable } from '../../clickhouse/ledger-table.js';
+import { ledgerTable, type Minutes, minuteOf } from '../../clickhouse/ledger-table.js';
 import { ledger } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
 import { ledgerDifferences, ledgerUncheckedSeconds } from '../../metrics.js';
@@ -11,8 +11,9 @@ import { registryKeys } from '../../redis/keys.js';
 import { takeTurn } from '../../redis/lease.js';
 import { readTime } from '../../registry/registry.js';
 import { ledgerChecks } from '../../tuning.js';
-import { type Difference, findDifferences, type Minutes, type Side } from './balance.js';
+import { findDifferences, type Side } from './balance.js';
 import {
+  type AnyDifference,
   type CheckOptions,
   confirm,
   type FoundDifference,
@@ -103,7 +104,7 @@ async function checkOlder(options: PassOptions): Promise<Progress> {
   const checkBack = async (minutes: number) => {
     const to = Math.floor(nowMs / 60_000);
     await compare({ from: to - minutes, to });
-    await saveUnwritten(options, { from: to - minutes, to });
+    await saveNew(options, await findUnwritten(options, { from: to - minutes, to }));
   };
   if (since('recent') >= ledgerChecks.recentEveryMs) {
     await checkBack(ledgerChecks.recentMinutes);
@@ -123,8 +124,8 @@ async function checkOlder(options: PassOptions): Promise<Progress> {
 /** The month of the ledger after the one that was checked last; after the latest month, the first one again. */
 async function nextMonth({ clickhouse }: CheckOptions, last = '0'): Promise<Minutes | undefined> {
   const months = await readRows<{ from: number; to: number }>(clickhouse, {
-    query: `SELECT toUInt32(intDiv(toUnixTimestamp(toDateTime(month, 'UTC')), 60)) AS from,
-        toUInt32(intDiv(toUnixTimestamp(toDateTime(month + INTERVAL 1 MONTH, 'UTC')), 60)) - 1 AS to
+    query: `SELECT ${minuteOf("toDateTime(month, 'UTC')")} AS from,
+        ${minuteOf("toDateTime(month + INTERVAL 1 MONTH, 'UTC')")} - 1 AS to
       FROM (SELECT DISTINCT toStartOfMonth(minute) AS month FROM ${ledgerTable} WHERE term = 'accepted') ORDER BY from`,
   });
   return months.find(({ from }) => from > Number(last)) ?? months[0];
@@ -135,7 +136,7 @@ const nameOf = ({ app_id, kind, minute }: FoundDifference) => `${app_id} ${kind}
 /** Saves differences, and logs each new one. */
 async function saveNew(
   { redis, log }: CheckOptions & { readonly log: Log },
-  found: readonly (Omit<Difference, 'kind'> & Pick<FoundDifference, 'kind'>)[],
+  found: readonly AnyDifference[],
 ): Promise<void> {
   for (const { app_id, kind, minute, records } of found) {
     if ((await redis.hlen(registryKeys.ledgerDifferences)) >= ledger.differencesMax) return;
@@ -150,14 +151,6 @@ async function saveNew(
       log.error(entry, 'the books do not balance: records are missing, or too many');
     }
   }
-}
-
-async function saveUnwritten(options: CheckOptions & { readonly log: Log }, minutes: Minutes): Promise<void> {
-  const found = await findUnwritten(options, minutes);
-  await saveNew(
-    options,
-    found.map((each) => ({ ...each, app_id: '', kind: 'unwritten' as const })),
-  );
 }
 
 /** Checks some minutes with known differences again, and removes differences that are gone. */
@@ -179,11 +172,8 @@ async function recheckKnown(options: CheckOptions, sides: readonly Side[]): Prom
   const some = [...groups.values()].sort(() => Math.random() - 0.5).slice(0, ledgerChecks.minutesAgainMax);
   for (const { side, minute, known } of some) {
     const span = { from: minute, to: minute };
-    const found = new Set(
-      side === undefined
-        ? (await findUnwritten(options, span)).map(() => ' unwritten')
-        : (await findDifferences(side, span)).map(({ app_id, kind }) => `${app_id} ${kind}`),
-    );
+    const now = await (side === undefined ? findUnwritten(options, span) : findDifferences(side, span));
+    const found = new Set(now.map(({ app_id, kind }) => `${app_id} ${kind}`));
     const gone = known.filter(({ app_id, kind }) => !found.has(`${app_id} ${kind}`)).map(nameOf);
     if (gone.length > 0) await options.redis.hdel(registryKeys.ledgerDifferences, ...gone);
   }

@@ -1,24 +1,16 @@
 // The ledger for people: an environment's day, minute by minute, and the check of a period.
 
-import { readVoids } from '../../clickhouse/ledger-table.js';
+import { type Minutes, readVoids } from '../../clickhouse/ledger-table.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { ledger } from '../../contract/limits.js';
 import { shardOf } from '../../redis/keys.js';
 import { ledgerChecks } from '../../tuning.js';
+import { missingOf, readExpired, readSums, type Sums, without } from './balance.js';
 import {
-  type Difference,
-  type Minutes,
-  missingOf,
-  readExpired,
-  readSums,
-  type Sums,
-  without,
-} from './balance.js';
-import {
+  type AnyDifference,
   type CheckOptions,
   confirm,
-  type FoundDifference,
   findUnwritten,
   readSettled,
   readWritten,
@@ -159,10 +151,9 @@ export async function checkBooks(
       `nothing can be compared: from must be before to, and by now everything is stored up to ${timeOf(settled + 1)}`,
     );
   const sides = await sidesOf(options);
-  const found: (Omit<Difference, 'kind'> & Pick<FoundDifference, 'kind'>)[] = [];
+  const found: AnyDifference[] = [];
   for (const side of sides) found.push(...(await confirm(side, { from, to })));
-  for (const each of await findUnwritten(options, { from, to }))
-    found.push({ ...each, app_id: '', kind: 'unwritten' });
+  found.push(...(await findUnwritten(options, { from, to })));
   const checked = new Set(sides.flatMap(({ shards }) => shards));
   const unchecked = all.filter((shard) => !checked.has(shard));
   const voids = (await readVoids(options.clickhouse)).filter((each) => each.to >= from && each.from <= to);

@@ -2,8 +2,7 @@
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { ledgerTable } from '../../clickhouse/ledger-table.js';
-import type { Minutes } from './balance.js';
+import { isWithin, ledgerTable, type Minutes, minuteOf, paramsOf } from '../../clickhouse/ledger-table.js';
 
 export type TermsOfMinute = {
   readonly minute: number;
@@ -17,16 +16,14 @@ const termsOf = { repeated: 'repeats', differing: 'repeats', suppressed: 'suppre
 export async function readTermsOfDay(
   clickhouse: ClickHouseClient,
   appId: string,
-  { from, to }: Minutes,
+  minutes: Minutes,
 ): Promise<TermsOfMinute[]> {
   const rows = await readRows<{ at: number; term: keyof typeof termsOf; records: number }>(clickhouse, {
-    query: `SELECT toUInt32(intDiv(toUnixTimestamp(minute), 60)) AS at, term, toFloat64(sum(records)) AS records
+    query: `SELECT ${minuteOf()} AS at, term, toFloat64(sum(records)) AS records
       FROM ${ledgerTable} FINAL
-      WHERE app_id = {appId:String} AND term IN {terms:Array(String)}
-        AND minute >= {from:UInt32} AND minute < {end:UInt32}
-        AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))
+      WHERE app_id = {appId:String} AND term IN {terms:Array(String)} AND ${isWithin}
       GROUP BY at, term`,
-    query_params: { appId, terms: Object.keys(termsOf), from: from * 60, end: (to + 1) * 60 },
+    query_params: { appId, terms: Object.keys(termsOf), ...paramsOf(minutes) },
   });
   return rows.map(({ at, term, records }) => ({
     minute: at,

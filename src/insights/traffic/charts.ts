@@ -2,7 +2,7 @@
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { ledgerTable } from '../../clickhouse/ledger-table.js';
+import { isWithin, ledgerTable } from '../../clickhouse/ledger-table.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { traffic } from '../../contract/limits.js';
 import { ledgerWrites } from '../../tuning.js';
@@ -29,18 +29,14 @@ export type Traffic = AdministrationAnswers['showTraffic'];
 /** A minute that is not written yet would look like a minute without records. */
 const { writtenMsMax } = ledgerWrites;
 
-/** The steps of a span that ends with the last minute that every process has written. */
+/** The steps of a span that ends with the last minute that every process has written, and its parameters for `isWithin`. */
 function stepsOf(span: Span, nowMs: number) {
   const { seconds, stepSeconds } = spans[span];
   const end = Math.floor((nowMs - writtenMsMax) / 60_000) * 60;
   const from = Math.floor((end - seconds) / stepSeconds) * stepSeconds;
   const at = Array.from({ length: Math.ceil((end - from) / stepSeconds) }, (_, i) => from + i * stepSeconds);
-  return { stepSeconds, from, end, at };
+  return { stepSeconds, begin: from, over: end, at };
 }
-
-/** Includes a condition on hours, since the table is sorted by them. */
-const isBetween = `minute >= {from:UInt32} AND minute < {end:UInt32}
-        AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))`;
 
 const codeAndField = `splitByChar(' ', detail)[1] AS code, splitByChar(' ', detail)[2] AS field`;
 
@@ -51,9 +47,9 @@ export async function readTraffic(
   span: Span,
   nowMs: number,
 ): Promise<Traffic> {
-  const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
-  const query_params = { appIds, from, end, step: stepSeconds };
-  const isOfThem = `app_id IN ({appIds:Array(String)}) AND ${isBetween}`;
+  const { stepSeconds, at, ...within } = stepsOf(span, nowMs);
+  const query_params = { appIds, ...within, step: stepSeconds };
+  const isOfThem = `app_id IN ({appIds:Array(String)}) AND ${isWithin}`;
   const rows = await readRows<Record<TrafficOutcome | 'at', number | string>>(client, {
     query: `SELECT intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
         ${outcomesOfTraffic.map((name) => `sumIf(records, term IN ('${termsOf[name].join("', '")}')) AS ${name}`).join(', ')}
@@ -95,7 +91,7 @@ export async function readRejections(
   span: Span,
   nowMs: number,
 ): Promise<Rejections> {
-  const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
+  const { stepSeconds, at, ...within } = stepsOf(span, nowMs);
   const rows = await readRows<{
     code: string;
     field: string;
@@ -106,17 +102,17 @@ export async function readRejections(
         SELECT ${codeAndField},
           intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at, toFloat64(sum(records)) AS rejected
         FROM ${ledgerTable} FINAL
-        WHERE app_id = {appId:String} AND term = 'rejected' AND ${isBetween}
+        WHERE app_id = {appId:String} AND term = 'rejected' AND ${isWithin}
         GROUP BY code, field, at
       )
       GROUP BY code, field ORDER BY arraySum(steps.2) DESC, code, field`,
-    query_params: { appId, from, end, step: stepSeconds },
+    query_params: { appId, ...within, step: stepSeconds },
   });
   const countsOf = (reasons: readonly (typeof rows)[number][]) => {
     const counts = at.map(() => 0);
     for (const { steps } of reasons)
       for (const [step, count] of steps) {
-        const index = (Number(step) - from) / stepSeconds;
+        const index = (Number(step) - within.begin) / stepSeconds;
         counts[index] = (counts[index] ?? 0) + count;
       }
     return counts;

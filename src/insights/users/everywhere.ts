@@ -11,7 +11,7 @@ import { readMerged } from '../../privacy/suppression/merged-names.js';
 import type { User } from '../../privacy/suppression/names.js';
 import { byServer } from '../../registry/shard-servers.js';
 import { type FoundUser, lookUpUser } from './look-up.js';
-import { isNamed, withNames } from './merged-user.js';
+import { asking, isNamed } from './merged-user.js';
 
 /** What one environment holds about the user. */
 export type Place = AdministrationAnswers['lookUpUserEverywhere']['places'][number];
@@ -73,11 +73,10 @@ async function findNames(
     WHERE app_id IN {appIds:Array(String)} AND identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)`;
   const identities = names.flatMap(({ identity }) => identity ?? []);
   const userIds = names.flatMap(({ userId }) => userId ?? []);
-  const rows = await withNames(client, identities, userIds, (ask) =>
-    ask<{ app_id: string; identity: string; user_id: string | number | null }>(
-      `SELECT DISTINCT app_id, identity, user_id FROM (${[...tables, merged].join(' UNION ALL ')})`,
-      { appIds },
-    ),
+  type Row = { app_id: string; identity: string; user_id: string | number | null };
+  const rows = await asking(client, { identities, userIds })<Row>(
+    `SELECT DISTINCT app_id, identity, user_id FROM (${[...tables, merged].join(' UNION ALL ')})`,
+    { appIds },
   );
   const found = new Map<string, Set<string>>();
   for (const { app_id, identity, user_id } of rows) {
@@ -94,12 +93,11 @@ async function countEvents(
   appId: string,
   { identity, user_ids }: Pick<FoundUser, 'identity' | 'user_ids'>,
 ): Promise<Pick<Place, 'events' | 'first_seen' | 'last_seen'>> {
-  const [counted] = await withNames(client, identity === null ? [] : [identity], user_ids, (ask) =>
-    ask<{ events: string | number; first_seen: string; last_seen: string }>(
-      `SELECT count() AS events, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
-        FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`,
-      { appId },
-    ),
+  const ask = asking(client, { identities: identity === null ? [] : [identity], userIds: user_ids });
+  const [counted] = await ask<{ events: string | number; first_seen: string; last_seen: string }>(
+    `SELECT count() AS events, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
+      FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`,
+    { appId },
   );
   const events = Number(counted?.events ?? 0);
   if (counted === undefined || events === 0) return { events, first_seen: null, last_seen: null };

@@ -7,7 +7,7 @@ import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { userLookUps } from '../../contract/limits.js';
 import type { User } from '../../privacy/suppression/names.js';
-import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
+import { type Ask, findMergedUser, isNamed } from './merged-user.js';
 
 type EventOfUser = AdministrationAnswers['countUserEvents']['events'][number];
 
@@ -18,12 +18,9 @@ export type FoundUser = Omit<AdministrationAnswers['lookUpUser'], 'app_id' | 'ev
  * fails or takes too long.
  */
 export async function lookUpUser(client: ClickHouseClient, appId: string, user: User): Promise<FoundUser> {
-  const { identity, userIds, hasMore } = await findMergedUser(client, appId, user);
-  const identities = identity === undefined ? [] : [identity];
-  const { hasEvents, properties } = await withNames(client, identities, userIds, async (ask) => ({
-    hasEvents: await findEvent(ask, appId),
-    properties: await readProperties(ask, appId),
-  }));
+  const { identity, userIds, hasMore, ask } = await findMergedUser(client, appId, user);
+  const hasEvents = await findEvent(ask, appId);
+  const properties = await readProperties(ask, appId);
   // A user who was identified exists even without events and properties.
   const wasIdentified = identity !== undefined && userIds.length > 0;
   return {
@@ -52,13 +49,7 @@ export async function countUserEvents(
   appId: string,
   user: User,
 ): Promise<readonly EventOfUser[]> {
-  const { identity, userIds } = await findMergedUser(client, appId, user);
-  return withNames(client, identity === undefined ? [] : [identity], userIds, (ask) =>
-    countEvents(ask, appId),
-  );
-}
-
-async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
+  const { ask } = await findMergedUser(client, appId, user);
   const rows = await ask<Omit<EventOfUser, 'count'> & { count: string | number }>(
     `SELECT event, count() AS count, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
       FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}

@@ -6,7 +6,7 @@ import { differsAndHas, plainForm } from '../../clickhouse/plain-form.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import { userLookUps } from '../../contract/limits.js';
 import { tables } from '../../contract/records.js';
-import { withNames } from './merged-user.js';
+import { asking } from './merged-user.js';
 
 /** Other identities that look like this one, in some environments of one server, in order. */
 export async function findSimilar(
@@ -24,12 +24,10 @@ export async function findSimilar(
     `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${others}`,
   ]);
   // Parts without an index are read as a whole. When the time is up, shows what was found so far.
-  const rows = await withNames(client, [identity], [], (ask) =>
-    ask<{ identity: string }>(
-      `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})
-        LIMIT ${similarMax} SETTINGS max_execution_time = ${similarSecondsMax}, timeout_overflow_mode = 'break'`,
-      { appIds, identity },
-    ),
+  const rows = await asking(client, { identities: [identity], userIds: [] })<{ identity: string }>(
+    `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})
+      LIMIT ${similarMax} SETTINGS max_execution_time = ${similarSecondsMax}, timeout_overflow_mode = 'break'`,
+    { appIds, identity },
   );
   return rows.map((row) => row.identity).sort();
 }

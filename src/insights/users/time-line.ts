@@ -6,7 +6,7 @@ import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { userLookUps } from '../../contract/limits.js';
 import type { User } from '../../privacy/suppression/names.js';
-import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
+import { type Ask, findMergedUser, isNamed } from './merged-user.js';
 
 export type TimeLine = Omit<AdministrationAnswers['readUserEvents'], 'app_id'>;
 
@@ -26,14 +26,12 @@ export async function readTimeLine(
   user: User,
   { event, after }: { readonly event?: string | undefined; readonly after?: string | undefined },
 ): Promise<TimeLine> {
-  const { identity, userIds } = await findMergedUser(client, appId, user);
+  const { ask } = await findMergedUser(client, appId, user);
   const { eventsPerPage, timeLineDays } = userLookUps;
-  const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, async (ask) => {
-    const latestMs = after === undefined ? Date.now() : Number(after.slice(0, after.indexOf(' ')));
-    // A user who is in all granules has a page of events within a few days, and the table is also sorted by time.
-    const page = await readLatest(ask, appId, { event, after, sinceMs: latestMs - timeLineDays * dayMs });
-    return page.length > eventsPerPage ? page : readLatest(ask, appId, { event, after });
-  });
+  const latestMs = after === undefined ? Date.now() : Number(after.slice(0, after.indexOf(' ')));
+  // A user who is in all granules has a page of events within a few days, and the table is also sorted by time.
+  const lately = await readLatest(ask, appId, { event, after, sinceMs: latestMs - timeLineDays * dayMs });
+  const rows = lately.length > eventsPerPage ? lately : await readLatest(ask, appId, { event, after });
   const last = rows.length > eventsPerPage ? rows[eventsPerPage - 1] : undefined;
   return {
     events: rows.slice(0, eventsPerPage).map(({ place: _, ...shown }) => shown),
