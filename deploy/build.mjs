@@ -121,16 +121,9 @@ async function writeClients() {
   const module = join(dist, '.client-operations.mjs');
   // The folder of the scripts that the routes' modules read.
   const place = pathToFileURL(join(dist, 'src/redis/scripts.js'));
-  const options = [
-    '--bundle',
-    '--packages=external',
-    '--platform=node',
-    '--format=esm',
-    '--log-level=warning',
-  ];
+  const options = ['--packages=external', '--platform=node', '--format=esm'];
   const define = `--define:import.meta.url="${place}"`;
-  if (!(await run('esbuild', [join(root, clients.entry), ...options, define, `--outfile=${module}`])))
-    return false;
+  if (!(await esbuild([clients.entry], ...options, define, `--outfile=${module}`))) return false;
   const print = `import('${pathToFileURL(module)}').then((it) => console.log(JSON.stringify(it.writtenSources())))`;
   try {
     const sources = JSON.parse(execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
@@ -161,9 +154,8 @@ async function replaceOutputs(sources) {
 /** Bundles an entry and all its imports into one file, as small as possible. */
 async function bundle({ entry, file, options }) {
   const shortened = join(dist, dirname(file), `.${basename(file)}`);
-  const args = ['--bundle', '--minify-syntax', '--sourcemap', '--log-level=warning', ...options];
   return (
-    (await run('esbuild', [join(root, entry), ...args, `--outfile=${shortened}`])) &&
+    (await esbuild([entry], ...small, ...options, `--outfile=${shortened}`)) &&
     (await minify(shortened, join(dist, file), options))
   );
 }
@@ -216,16 +208,8 @@ async function bundleConsole() {
   const parts = join(folder, '.parts');
   rmSync(parts, { recursive: true, force: true });
   const names = ['--entry-names=console', '--chunk-names=console-[hash]', `--outdir=${parts}`];
-  const args = [
-    '--bundle',
-    '--splitting',
-    '--minify-syntax',
-    '--sourcemap',
-    '--log-level=warning',
-    ...options,
-  ];
   const define = `--define:administration=${table}`;
-  if (!(await run('esbuild', [join(root, entry), ...args, define, ...names]))) return false;
+  if (!(await esbuild([entry], '--splitting', ...small, ...options, define, ...names))) return false;
   const made = readdirSync(parts).filter((name) => name.endsWith('.js'));
   const minified = await Promise.all(
     made.map((name) => minify(join(parts, name), join(folder, name), options)),
@@ -234,33 +218,19 @@ async function bundleConsole() {
 }
 
 function bundleTypebox() {
-  return run('esbuild', [
-    join(root, typebox.entry),
-    '--bundle',
-    '--format=esm',
-    '--target=node20',
-    '--keep-names',
-    '--minify',
-    '--log-level=warning',
-    '--allow-overwrite',
-    `--outfile=${join(dist, typebox.file)}`,
-  ]);
+  const options = ['--format=esm', '--target=node20', '--keep-names', '--minify', '--allow-overwrite'];
+  return esbuild([typebox.entry], ...options, `--outfile=${join(dist, typebox.file)}`);
 }
 
 function bundleStyles() {
-  const entries = styles.map((style) => join(root, style));
-  const out = join(dist, dirname(styles[0]));
-  return run('esbuild', [...entries, '--bundle', '--minify', '--log-level=warning', `--outdir=${out}`]);
+  return esbuild(styles, '--minify', `--outdir=${join(dist, dirname(styles[0]))}`);
 }
 
 async function bundleViewer() {
   const out = join(dist, viewer.file);
-  const options = ['--bundle', '--format=iife', '--target=es2022', '--minify', '--legal-comments=eof'];
+  const options = ['--format=iife', '--target=es2022', '--minify', '--legal-comments=eof'];
   // It warns about a worker that the viewer starts only elsewhere.
-  if (
-    !(await run('esbuild', [join(root, viewer.entry), ...options, '--log-level=error', `--outfile=${out}`]))
-  )
-    return false;
+  if (!(await esbuild([viewer.entry], ...options, '--log-level=error', `--outfile=${out}`))) return false;
   // A picture of the viewer's makers, from their server: the policy of the frame would refuse it, and report that at every load.
   const picture = /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(-full)?\.svg/g;
   writeFileSync(out, readFileSync(out, 'utf8').replaceAll(picture, 'data:,'));
@@ -273,26 +243,30 @@ const withRequire =
 
 function bundlePackages(sources) {
   const entries = sources.filter((source) => source.startsWith(`${packages}/`));
-  return run('esbuild', [
-    ...entries.map((entry) => join(root, entry)),
-    '--bundle',
-    '--splitting',
-    '--format=esm',
-    '--platform=node',
-    '--target=node20',
-    '--keep-names',
+  const shape = ['--splitting', '--format=esm', '--platform=node', '--target=node20', '--keep-names'];
+  return esbuild(
+    entries,
+    ...shape,
     '--minify-syntax',
     '--minify-whitespace',
-    '--log-level=warning',
     // A native module finds its binary relative to its own files.
     '--external:msgpackr-extract',
     `--banner:js=${withRequire}`,
     `--outdir=${join(dist, packages)}`,
-  ]);
+  );
 }
 
 function bundlePrograms() {
   return succeeds(process.execPath, [join(root, 'deploy/bundle-programs.mjs')]);
+}
+
+/** Options of bundles that terser makes smaller. */
+const small = ['--minify-syntax', '--sourcemap'];
+
+/** Bundles each of these sources with what it imports. */
+function esbuild(entries, ...options) {
+  const sources = entries.map((entry) => join(root, entry));
+  return run('esbuild', [...sources, '--bundle', '--log-level=warning', ...options]);
 }
 
 function run(tool, args) {
