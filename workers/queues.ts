@@ -48,11 +48,13 @@ export function workerOptions(shard: number, connection: ConnectionOptions, conf
     lockDuration: config.jobLockMs,
     stalledInterval: Math.min(config.jobLockMs, lockChecksEveryMsMax),
     maxStalledCount: 1_000_000_000,
-    settings: {
-      backoffStrategy: (attempts) =>
-        Math.min(retryMsMin * 2 ** Math.min(attempts - 1, 10), retryMsMax) * (0.75 + Math.random() / 2),
-    },
+    settings: { backoffStrategy: retryPauseMs },
   };
+}
+
+/** How long to wait after this many failed tries. */
+export function retryPauseMs(tries: number): number {
+  return Math.min(retryMsMin * 2 ** Math.min(tries - 1, 10), retryMsMax) * (0.75 + Math.random() / 2);
 }
 
 export const storeJobOptions: JobsOptions = {
@@ -99,11 +101,6 @@ export function asJob<Arguments extends unknown[]>(
   };
 }
 
-export const deletionQueueName = 'deletion';
-
-/** One job for all requests: they share their mutations. */
-export const deletionJobOptions: JobsOptions = { ...storeJobOptions, jobId: 'round' };
-
 export const callbackQueueName = 'callback';
 
 /** A queue that belongs to no shard. */
@@ -111,7 +108,7 @@ export function openRegistryQueue(name: string, connection: ConnectionOptions): 
   return new Queue(name, { ...queueOptions(0, connection), prefix: '{registry}' });
 }
 
-/** Longer than any delay of a store or deletion job. */
+/** Longer than any delay of a store job. */
 const jobDelayMsMax = 2 * retryMsMax;
 
 /**

@@ -6,7 +6,7 @@ import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js'
 import { repeat } from '../src/repeat.js';
 import { serveCallbacks } from './callback-queue.js';
 import type { WorkerContext } from './context.js';
-import { serveDeletions } from './deletion-queue.js';
+import { createRounds } from './deletion-rounds.js';
 import { keepBooks } from './keep-books.js';
 import { deletionsCheckedEveryMs } from './queues.js';
 import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
@@ -22,8 +22,7 @@ export function startWork(context: WorkerContext): Work {
   const { redis, shards, log } = context;
   const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
   const callbackWork = serveCallbacks(context);
-  const deletionWork = serveDeletions(context, callbackWork.addFirst);
-  const queues = [...shardWork, deletionWork, callbackWork];
+  const queues = [...shardWork, callbackWork];
 
   async function upkeep(): Promise<void> {
     await Promise.all(queues.map((queue) => queue.upkeep()));
@@ -45,7 +44,11 @@ export function startWork(context: WorkerContext): Work {
     every(1_000, 'upkeep', upkeep),
     every(1_000, 'the copying to ClickHouse', () => writeSecondCopies(context)),
     every(200, 'the index of keys', indexKeys),
-    every(deletionsCheckedEveryMs, 'the check for pending deletions', deletionWork.addRoundIfPending),
+    every(
+      deletionsCheckedEveryMs,
+      'the check for pending deletions',
+      createRounds(context, callbackWork.addFirst),
+    ),
     every(retentionCheckedEveryMs, 'the deletion of expired rows', () => expireRowsIfDue(context)),
     every(1_000, 'the ledger', () => keepBooks(context)),
     every(2_000, 'the check for lost callbacks', callbackWork.addDue),
