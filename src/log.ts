@@ -13,7 +13,7 @@ export function createLog(role: string, level: string): Log {
       level,
       base: { role, pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
-      serializers: { error: (error: unknown) => (error instanceof Error ? describeError(error) : error) },
+      serializers: { error: describeError },
       redact: { paths: ['*.authorization', '*.password', '*.token', '*.api_key'], censor: '[redacted]' },
     },
     destination(),
@@ -48,9 +48,9 @@ export function reportOnce(log: Log, words: string) {
   let reported = '';
   return {
     report: (error: unknown) => {
-      const described = describeError(error);
-      if (described.message !== reported) log.warn({ error: described }, words);
-      reported = described.message;
+      const { message } = describeError(error);
+      if (message !== reported) log.warn({ error }, words);
+      reported = message;
     },
     forget: () => {
       reported = '';

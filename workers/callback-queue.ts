@@ -3,7 +3,6 @@
 
 import { createPlaces } from '../src/concurrency.js';
 import { callbacks } from '../src/contract/limits.js';
-import { describeError } from '../src/log.js';
 import { DelayedError, Worker } from '../src/packages/bullmq.js';
 import { callOptionsOf } from '../src/privacy/deletion/callback-call.js';
 import { readDueCallbacks, tryCallback, type WithinShare } from '../src/privacy/deletion/callbacks.js';
@@ -64,7 +63,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
       settings: { backoffStrategy: (attempts) => callbackPauseMs(attempts, Math.random()) },
     },
   );
-  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'the queue has failed'));
+  worker.on('error', (error) => log.warn({ error }, 'the queue has failed'));
   const add = async (requestIds: readonly string[], lifo: boolean): Promise<void> => {
     if (requestIds.length === 0) return;
     await queue.addBulk(

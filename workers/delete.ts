@@ -12,7 +12,6 @@ import { endLong } from '../src/clickhouse/long-statement.js';
 import { MutationFailed } from '../src/clickhouse/mutate.js';
 import { serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
-import { describeError } from '../src/log.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
@@ -179,10 +178,7 @@ function idsOf(requests: readonly DeletionRequest[]): string[] {
 }
 
 function logFailure({ log }: RoundOptions, requests: number, error: unknown): void {
-  log.error(
-    { requests, state: stateOfFault(error), error: describeError(error) },
-    'a round of deletions failed',
-  );
+  log.error({ requests, state: stateOfFault(error), error }, 'a round of deletions failed');
 }
 
 /** The turn of rounds, or of those that only erase. */
@@ -394,7 +390,7 @@ async function unlessOver<Result>(
 async function reportFailure(options: RoundOptions, ids: readonly string[], error: unknown): Promise<void> {
   logFailure(options, ids.length, error);
   await writeFailure(options, ids, stateOfFault(error)).catch((cause: unknown) =>
-    options.log.warn({ error: describeError(cause) }, 'the reason could not be written into the requests'),
+    options.log.warn({ error: cause }, 'the reason could not be written into the requests'),
   );
 }
 

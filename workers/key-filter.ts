@@ -8,7 +8,7 @@
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { countKeysOf, readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
 import { keyBytes, type RowKeys } from '../src/clickhouse/row-keys.js';
-import { describeError, type Log } from '../src/log.js';
+import type { Log } from '../src/log.js';
 import { keysUnfiltered } from '../src/metrics.js';
 import { keyIndex } from '../src/tuning.js';
 
@@ -68,9 +68,7 @@ export function createKeyFilter(
     candidates: (keys, forgotten) => {
       if (generation === undefined || generation !== forgotten.generation || loadedTo < forgotten.to) {
         loading ??= load()
-          .catch((error: unknown) =>
-            log.warn({ shard, error: describeError(error) }, 'loading the filter of keys failed'),
-          )
+          .catch((error: unknown) => log.warn({ shard, error }, 'loading the filter of keys failed'))
           .finally(() => {
             loading = undefined;
           });

@@ -17,7 +17,7 @@ import {
 } from '../src/clickhouse/store.js';
 import { type TableVersion, tableOf, tables } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
-import { describeError, type Log } from '../src/log.js';
+import type { Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { keysOfSegment, memberOf, shardKeys } from '../src/redis/keys.js';
@@ -75,7 +75,7 @@ export async function quarantine(
   // If another worker removed the rows, that worker has counted them.
   if (Number(taken) === 0) return;
   rowsQuarantined.inc({ table: tableOf(segment.table) }, bad.length);
-  log.error({ segment, rows: bad.length, error: describeError(cause) }, 'rows were put into failed_events');
+  log.error({ segment, rows: bad.length, error: cause }, 'rows were put into failed_events');
 }
 
 /** Halves the rows until the refused ones stand alone: about 2 · bad · log2(rows) parses. */

@@ -2,7 +2,6 @@
 // stopped does not hold them up.
 
 import { ClickHouseSetBack, ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
-import { describeError } from '../src/log.js';
 import { type Job, Worker } from '../src/packages/bullmq.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
 import { type Segment, shardKeys } from '../src/redis/keys.js';
@@ -72,11 +71,9 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     ),
     { ...options, concurrency: config.storeConcurrency },
   );
-  storeWorker.on('error', (error) =>
-    log.warn({ shard, error: describeError(error) }, 'the queue has failed'),
-  );
+  storeWorker.on('error', (error) => log.warn({ shard, error }, 'the queue has failed'));
   storeWorker.on('failed', (job, error) =>
-    log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error: describeError(error) }, 'job failed'),
+    log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error }, 'job failed'),
   );
   const stopTicking = repeatTicks({ redis, shard, run: runTick, log });
   return {

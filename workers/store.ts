@@ -13,7 +13,7 @@ import {
 } from '../src/clickhouse/store.js';
 import { tableOf } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
-import { describeError, type Log } from '../src/log.js';
+import type { Log } from '../src/log.js';
 import {
   insertRows,
   insertSeconds,
@@ -114,7 +114,7 @@ export async function storeSegment(
         continue;
       }
       if (classifyFault(error) !== 'poison') throw error;
-      log.warn({ segment, error: describeError(error) }, 'clickhouse refuses some rows of a segment');
+      log.warn({ segment, error }, 'clickhouse refuses some rows of a segment');
       try {
         await quarantine(
           options,

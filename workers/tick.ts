@@ -2,7 +2,7 @@
 // retries failed jobs. Running it twice, or in two processes at once, does no harm.
 
 import type { CrashPoint } from '../src/crash-point.js';
-import { describeError, type Log } from '../src/log.js';
+import type { Log } from '../src/log.js';
 import type { Queue } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
 import { classifyRedisFault } from '../src/redis/faults.js';
@@ -107,6 +107,6 @@ export function repeatTicks({ redis, shard, run, log }: TicksOptions): () => Pro
       if (await run()) restsUntilMs = 0;
     },
     everyMs: tickEveryMs,
-    failed: (error) => log.warn({ error: describeError(error) }, 'a tick failed'),
+    failed: (error) => log.warn({ error }, 'a tick failed'),
   }).stop;
 }

@@ -2,7 +2,7 @@
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { AdministrationError } from '../src/contract/errors.js';
-import { describeError, type Log } from '../src/log.js';
+import type { Log } from '../src/log.js';
 import { type Redis, untilReady } from '../src/redis/client.js';
 import type { Deployment } from '../src/registry/documents.js';
 import { readRegistry } from '../src/registry/registry.js';
@@ -32,7 +32,7 @@ export async function waitForDeployment(
       log.warn('waiting for the state to be loaded');
     } catch (error) {
       if (error instanceof AdministrationError) throw error;
-      log.warn({ error: describeError(error) }, 'waiting for redis');
+      log.warn({ error }, 'waiting for redis');
     }
     if (isStopping()) return undefined;
     await new Promise((resolve) => setTimeout(resolve, retryEveryMs));

@@ -1,7 +1,6 @@
 // What a worker does once the deployment is known, and how often: each shard's work, deletions, callbacks, second copies, retention
 // and the ledger.
 
-import { describeError } from '../src/log.js';
 import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
 import { repeat } from '../src/repeat.js';
 import { serveCallbacks } from './callback-queue.js';
@@ -38,7 +37,7 @@ export function startWork(context: WorkerContext): Work {
     repeat({
       work,
       everyMs,
-      failed: (error) => log.warn({ error: describeError(error) }, `${what} failed`),
+      failed: (error) => log.warn({ error }, `${what} failed`),
     });
   const repeated = [
     every(1_000, 'upkeep', upkeep),

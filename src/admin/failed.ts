@@ -12,7 +12,6 @@ import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
 import { AdministrationError } from '../contract/errors.js';
 import { failedRows } from '../contract/limits.js';
 import type { TableVersion } from '../contract/records.js';
-import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
 import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
 import { readPendingIds } from '../privacy/deletion/request.js';
@@ -122,7 +121,7 @@ async function storeAgain(
     if (isRowGone(error)) return false;
     if (!(error instanceof UnknownColumns) && classifyFault(error) !== 'poison') throw error;
     await forgetErrorTexts(clickhouse, [codeOfFault(error)]);
-    log.warn({ segment: row.segment, line: row.line, error: describeError(error) }, 'a row is refused again');
+    log.warn({ segment: row.segment, line: row.line, error }, 'a row is refused again');
     return false;
   }
 }

@@ -10,7 +10,6 @@ import { AdministrationError } from '../contract/errors.js';
 import { overview } from '../contract/limits.js';
 import { readDifferences } from '../insights/ledger/looks.js';
 import { readRejections, readTraffic, type Span } from '../insights/traffic/charts.js';
-import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
 import { readDeletions, readLostMembers, readPendingIds } from '../privacy/deletion/request.js';
 import { secondsOverdue } from '../privacy/retention/due.js';
@@ -51,7 +50,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const lostOnes = lost.filter((each) => each.accountId === accountId).length;
   // Servers that do not answer are already listed as problems.
   const isUncounted = failed instanceof Error && servers.every((facts) => facts !== undefined);
-  if (isUncounted) context.log.warn({ error: describeError(failed) }, 'refused rows cannot be counted');
+  if (isUncounted) context.log.warn({ error: failed }, 'refused rows cannot be counted');
   const longMs = Date.now() - overview.deletionPendingMs;
   const long = submittedAt.filter((at) => Date.parse(at) < longMs).length;
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { suppressions as bounds } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
-import { describeError, type Log } from '../log.js';
+import type { Log } from '../log.js';
 import { commitRepeats } from '../metrics.js';
 import { dropSilentConnection, probeOf, type Redis } from '../redis/client.js';
 import { classifyRedisFault } from '../redis/faults.js';
@@ -132,7 +132,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
       }
       knownLoad = load;
     } catch (error) {
-      log.warn({ shard, error: describeError(error) }, 'the new primary of redis cannot be compared');
+      log.warn({ shard, error }, 'the new primary of redis cannot be compared');
       return false;
     }
     checkedPrimary = id;
@@ -199,10 +199,10 @@ export function createAttempts(options: AttemptOptions): Attempts {
     } catch (error) {
       const kind = classifyRedisFault(error);
       if (kind === 'full' || kind === 'refused') {
-        log.warn({ shard, error: describeError(error) }, 'redis refuses commits');
+        log.warn({ shard, error }, 'redis refuses commits');
         return { kind: 'refused' };
       }
-      if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
+      if (kind === 'broken') log.error({ shard, error }, 'the commit script failed');
       // A silent connection may stay silent. A new one gives the commit another chance within the deadline.
       else if (kind !== 'not_on_replicas') dropSilentConnection(redis);
       return { kind: 'lost' };

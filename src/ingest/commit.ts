@@ -156,7 +156,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     const done = work.then(
       () => true,
       (error: unknown) => {
-        log.warn({ shard, error: describeError(error) }, 'the suppressions cannot be brought up to date');
+        log.warn({ shard, error }, 'the suppressions cannot be brought up to date');
         return false;
       },
     );

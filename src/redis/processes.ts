@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
-import { describeError, type Log } from '../log.js';
+import type { Log } from '../log.js';
 import { type ProcessKind, queryableSeconds } from '../metrics.js';
 import { repeat } from '../repeat.js';
 import { runningProcesses } from '../tuning.js';
@@ -46,7 +46,7 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
   const { stop } = repeat({
     work: announce,
     everyMs: runningProcesses.sayEveryMs,
-    failed: (error) => log.debug({ error: describeError(error) }, 'the process is not listed'),
+    failed: (error) => log.debug({ error }, 'the process is not listed'),
   });
   return async () => {
     void stop();
@@ -54,9 +54,7 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
     if (redis.status === 'ready')
       await redis
         .hdel(registryKeys.processes, field)
-        .catch((error: unknown) =>
-          log.debug({ error: describeError(error) }, 'the process stays listed for some seconds'),
-        );
+        .catch((error: unknown) => log.debug({ error }, 'the process stays listed for some seconds'));
   };
 }
 

@@ -2,7 +2,7 @@
 // asked adds them up. While Redis is away it answers with its own only.
 
 import { hostname } from 'node:os';
-import { describeError, type Log } from '../log.js';
+import type { Log } from '../log.js';
 import { processRegistry } from '../metrics.js';
 import { AggregatorRegistry, type MetricObject } from '../packages/prom-client.js';
 import { repeat } from '../repeat.js';
@@ -23,7 +23,7 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
   const { stop } = repeat({
     work: share,
     everyMs: sharedMetrics.writeEveryMs,
-    failed: (error) => log.debug({ error: describeError(error) }, 'metrics are not shared'),
+    failed: (error) => log.debug({ error }, 'metrics are not shared'),
   });
   return async () => {
     void stop();

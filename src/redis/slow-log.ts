@@ -1,7 +1,7 @@
 // Redis's log of slow commands keeps the first bytes of their arguments, and so identities. The embedded Redis keeps none;
 // any other server's is emptied with each deletion.
 
-import { describeError, type Log } from '../log.js';
+import type { Log } from '../log.js';
 import type { SingleRedis } from './client.js';
 import { classifyRedisFault, isTemporary } from './faults.js';
 
@@ -16,7 +16,7 @@ export async function emptySlowLogs(servers: readonly SingleRedis[], log: Log): 
     // A server that is busy or still loading can be asked again; the log of a busy one is about to grow.
     if (classifyRedisFault(answer.reason) === 'no_answer' || isTemporary(answer.reason)) throw answer.reason;
     log.warn(
-      { error: describeError(answer.reason) },
+      { error: answer.reason },
       'redis refuses SLOWLOG RESET: its slow log may hold identities, switch it off',
     );
   }

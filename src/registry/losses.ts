@@ -2,7 +2,7 @@
 // notices its own missing commits. Then this Redis counts as emptied, like one that was set back (witness.ts), or the service continues
 // with what is left (`REDIS_LOSS`).
 
-import { describeError, type Log } from '../log.js';
+import type { Log } from '../log.js';
 import { commitsLost } from '../metrics.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
@@ -48,7 +48,7 @@ export function createLosses(redis: Redis, deployment: () => Deployment | undefi
       );
       if (!goesOn)
         await setAside().catch((error: unknown) => {
-          log.error({ error: describeError(error) }, 'redis lacks records and could not be set aside yet');
+          log.error({ error }, 'redis lacks records and could not be set aside yet');
           throw error;
         });
       total += commits;

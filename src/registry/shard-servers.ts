@@ -4,7 +4,7 @@
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { checkAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';
 import { AdministrationError } from '../contract/errors.js';
-import { describeError, type Log } from '../log.js';
+import type { Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
 import { type Deployment, deploymentKey, type ShardServers, shardServersKey } from './documents.js';
@@ -103,7 +103,7 @@ export async function followShardTable(
   const servers = serversOf(clickhouse);
   const refresh = () =>
     refreshShardTable(redis, servers).catch((error: unknown) =>
-      log.warn({ error: describeError(error) }, 'the servers of the shards cannot be read'),
+      log.warn({ error }, 'the servers of the shards cannot be read'),
     );
   await refresh();
   await checkServers(servers);

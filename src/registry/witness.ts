@@ -9,7 +9,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
-import { describeError, type Log, reportOnce } from '../log.js';
+import { type Log, reportOnce } from '../log.js';
 import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
@@ -101,7 +101,7 @@ export async function followWitness(options: WitnessOptions) {
         void comparison
           .withRedis(server, false, true)
           .catch((error: unknown) =>
-            log.debug({ error: describeError(error) }, 'a connection was lost before Redis was looked at'),
+            log.debug({ error }, 'a connection was lost before Redis was looked at'),
           );
       for (const server of mastersOf(connection)) server.on('ready', check(server));
       connection.on('+node', (server: Redis) => server.on('ready', check(server)));
@@ -228,13 +228,11 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   async function withClickHouse(): Promise<void> {
     // Read before the servers are asked, so that each of them already has the number that Redis says it has.
     const kept = await readKept(redis);
-    const seen = await Promise.all(
-      servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),
-    );
+    const seen = await Promise.all(servers.all.map((client) => readSeen(client).catch(() => undefined)));
     const setBack: number[] = [];
     for (const [server, parts] of seen.entries()) {
       const wasSetBack = servers.setBack().includes(server);
-      if (!(parts instanceof Map)) {
+      if (parts === undefined) {
         if (wasSetBack) setBack.push(server);
         continue;
       }
@@ -250,7 +248,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
       clickhouseSetBack.set({ server: String(server) }, isSetBack ? 1 : 0);
     }
     servers.noteSetBack(setBack);
-    sawAll = seen.every((parts) => parts instanceof Map);
+    sawAll = !seen.includes(undefined);
   }
 
   /** Copies what Redis had at the last check to all servers that are not older, and records which of them have it. */

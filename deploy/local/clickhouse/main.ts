@@ -6,7 +6,7 @@ import { lstatSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'n
 import { getPriority, setPriority } from 'node:os';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
-import { createLog, describeError } from '../../../src/log.js';
+import { createLog } from '../../../src/log.js';
 import { probePort } from '../ports.js';
 import { makeFilesPrivate } from '../private-data.js';
 import { findOrMakeSecret, newSecret } from '../secrets.js';
@@ -117,7 +117,7 @@ function beNice(): void {
       if (getPriority(thread) < niceness.ofStatements) setPriority(thread, niceness.ofStatements);
   } catch (error) {
     // Mostly a thread that has ended since; the next call tries the others again.
-    log.debug({ error: describeError(error) }, 'the priority of threads could not be lowered');
+    log.debug({ error }, 'the priority of threads could not be lowered');
   }
 }
 

@@ -7,7 +7,6 @@ import { administration, backups, loads, storing } from '../../contract/limits.j
 import { operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
 import { createCrashPoint } from '../../crash-point.js';
-import { describeError } from '../../log.js';
 import { createBackup, listBackups } from '../../operations/backups.js';
 import type { AdminContext } from '../../operations/context.js';
 import {
@@ -203,7 +202,7 @@ async function compareStores({ redis, clickhouse, log }: AdminContext): Promise<
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) return;
   await compareOnce({ redis, clickhouse, deployment: () => deployment, log }).catch((error: unknown) =>
-    log.warn({ error: describeError(error) }, 'the stores cannot be compared'),
+    log.warn({ error }, 'the stores cannot be compared'),
   );
 }
 

@@ -1,6 +1,6 @@
 // The administrators' server on ADMIN_PORT: metrics.
 
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
@@ -21,7 +21,7 @@ export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route
         return readTogether().then(
           (text) => exchange.reply(200, text, [], 'text/plain; version=0.0.4; charset=utf-8'),
           (error: unknown) => {
-            log.error({ error: describeError(error) }, 'metrics cannot be read');
+            log.error({ error }, 'metrics cannot be read');
             exchange.reply(503, '{}');
           },
         );

@@ -1,7 +1,6 @@
 // A dry run: what a deletion would find.
 
 import { StateNotLoaded } from '../../contract/errors.js';
-import { describeError } from '../../log.js';
 import type { SubmitOptions } from '../../privacy/deletion/submit.js';
 import { type TargetList, targetsOf } from '../../privacy/deletion/targets.js';
 import { rowsOf } from '../../privacy/deletion/view.js';
@@ -23,7 +22,7 @@ export async function answerPreview(
   const find = () =>
     previews.preview(submission, accountId, targets).catch((error: unknown) => {
       if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
-      log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
+      log.warn({ error }, 'the preview of a deletion failed');
       return 'failed' as const;
     });
   const preview = await audited(

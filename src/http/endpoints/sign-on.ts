@@ -16,7 +16,6 @@ import {
 import { beginSession } from '../../accounts/people/sessions.js';
 import { Fault, loaded } from '../../contract/errors.js';
 import { people as bounds, signOn } from '../../contract/limits.js';
-import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
 import { countWithin } from '../../redis/transactions.js';
 import { audited } from '../../registry/audit/audit.js';
@@ -176,10 +175,7 @@ function answer(
     if (error instanceof Fault) return refuse(options, exchange, names, 'unavailable');
     if (isOwnFault(error)) throw error;
     const isOfProvider = error instanceof ProviderFailed;
-    options.log.warn(
-      { error: describeError(isOfProvider ? error.cause : error) },
-      'a sign-in by the provider failed',
-    );
+    options.log.warn({ error: isOfProvider ? error.cause : error }, 'a sign-in by the provider failed');
     refuse(options, exchange, names, isOfProvider ? 'provider' : 'unavailable');
   });
   exchange.attend(answered);

@@ -26,7 +26,7 @@ import {
   renewPairing,
 } from '../../insights/visualizer/pairings.js';
 import { createUnpairedPages } from '../../insights/visualizer/unpaired-pages.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { visualizerMessages, visualizerPages } from '../../metrics.js';
 import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
@@ -202,7 +202,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       clearTimeout(page.timer);
       return enter(page, request.token, request.code).catch((error: unknown) => {
         if (isOwnFault(error)) throw error;
-        log.warn({ error: describeError(error) }, 'a page of the visualizer could not be paired');
+        log.warn({ error }, 'a page of the visualizer could not be paired');
         refuse(page, 'unavailable');
       });
     }
@@ -305,7 +305,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       await channel.publish(pairing.id, { kind: 'ended', by: 'page' });
     } catch (error) {
       page.isEnding = false;
-      log.warn({ error: describeError(error) }, 'a pairing could not be ended, and will expire');
+      log.warn({ error }, 'a pairing could not be ended, and will expire');
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { Fault } from '../../contract/errors.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import type { Exchange } from './exchange.js';
 import { isOwnFault } from './fault.js';
 
@@ -27,7 +27,7 @@ export function attendOrRefuse(exchange: Exchange, failing: Failing, work: Promi
       if (message !== undefined) return exchange.refuse(rejection(error.outcome, message));
     }
     if (isOwnFault(error)) throw error;
-    log.warn({ error: describeError(error) }, what);
+    log.warn({ error }, what);
     exchange.refuse(otherwise);
   };
   exchange.attend(work.catch(refuse));

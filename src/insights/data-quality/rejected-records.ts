@@ -16,7 +16,7 @@ import {
   eventMessageSchema,
 } from '../../contract/schemas.js';
 import { segmentBatchSchema, segmentMessageSchema } from '../../contract/segment.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { isLongerThan } from '../../parsing/code-points.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -116,8 +116,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
     }
   }
 
-  const lost = (error: unknown) =>
-    log.warn({ error: describeError(error) }, 'rejected records are not listed');
+  const lost = (error: unknown) => log.warn({ error }, 'rejected records are not listed');
   const { stop } = repeat({ work: write, everyMs: rejectedWrites.everyMs, failed: lost });
   return {
     noteRequest: (source, refusal, value, bytes) => {

@@ -3,7 +3,7 @@
 // (redis/commit-3.lua).
 
 import type { Mending } from '../../ingest/mend.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import { shardKeys, shardOf } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -59,8 +59,7 @@ export function keepTermCounts(redis: Redis, deployment: () => Deployment | unde
     }
   }
 
-  const lost = (error: unknown) =>
-    log.warn({ error: describeError(error) }, 'counts of environments are lost');
+  const lost = (error: unknown) => log.warn({ error }, 'counts of environments are lost');
   const { stop } = repeat({ work: write, everyMs: ledgerWrites.everyMs, failed: lost });
   return {
     add,

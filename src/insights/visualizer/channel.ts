@@ -1,7 +1,7 @@
 // Carries what a live pairing shows from the process that the device has called to the processes that serve its pages. It uses Redis's
 // publish and subscribe, which stores nothing: a page that is not listening at that moment misses the message.
 
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import { visualizerKeys } from '../../redis/keys.js';
 
@@ -66,7 +66,7 @@ export function createChannel({ redis, connectForMessages, log }: ChannelOptions
     listeners.delete(name);
     if (listeners.size === 0) return disconnect();
     subscriber?.unsubscribe(name).catch((error: unknown) => {
-      log.debug({ error: describeError(error) }, 'a channel of the visualizer was not left');
+      log.debug({ error }, 'a channel of the visualizer was not left');
     });
   }
 

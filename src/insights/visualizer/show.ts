@@ -3,7 +3,7 @@
 
 import { visualizer } from '../../contract/limits.js';
 import type { Collected, OnCollected } from '../../ingest/collect.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { visualizerMessages } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
 import type { Channel } from './channel.js';
@@ -32,7 +32,7 @@ export function createBatchPublisher({ redis, channel, log }: BatchPublisherOpti
   }
 
   function noteFault(error: unknown): void {
-    log.debug({ error: describeError(error) }, 'a batch was not shown in the visualizer');
+    log.debug({ error }, 'a batch was not shown in the visualizer');
   }
 
   return async (collected) => {

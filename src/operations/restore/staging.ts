@@ -107,8 +107,7 @@ export async function unstage(restore: Restore, id: string): Promise<void> {
     await confirmDrop(restore, client, (found) => found === id);
     await dropDatabase(client, staging);
   };
-  const warn = (error: unknown) =>
-    log.warn({ error: describeError(error) }, 'something is left of a restore that failed');
+  const warn = (error: unknown) => log.warn({ error }, 'something is left of a restore that failed');
   // The restore may have failed because of Redis.
   const forgets = async (): Promise<'forgotten' | 'lost' | undefined> => {
     if (!(await lock.isHeld())) return 'lost';

@@ -7,7 +7,7 @@ import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { AuditAction } from '../../contract/audit-actions.js';
 import { StateNotLoaded, Unavailable } from '../../contract/errors.js';
 import { audit } from '../../contract/limits.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -63,10 +63,7 @@ export async function audited<Result>(
     if (judge.loadsState !== true) throw new StateNotLoaded();
     // ClickHouse may have lost its tables too; then the last line is the only one.
     await insertRows(clickhouse, 'audit_log', [rowOfLine(begun)]).catch((error: unknown) =>
-      log.warn(
-        { action: action.action, error: describeError(error) },
-        'the beginning of a load was not audited',
-      ),
+      log.warn({ action: action.action, error }, 'the beginning of a load was not audited'),
     );
   }
   const end = async ({ outcome, details, ...subjects }: Ending) => {
@@ -79,10 +76,7 @@ export async function audited<Result>(
     }
     // The first line exists. Losing the result, such as a key that is shown only once, would be worse than losing the second line.
     await kept.catch((error: unknown) =>
-      log.warn(
-        { action: action.action, error: describeError(error) },
-        'the end of an action was not audited',
-      ),
+      log.warn({ action: action.action, error }, 'the end of an action was not audited'),
     );
   };
   let result: Result;
