@@ -119,8 +119,8 @@ export const keyIndex = {
   filterRoom: 1.25,
   /** A filter that replaces a full one has room for this many times the keys. */
   filterGrowth: 1.5,
-  /** One worker at a time builds the index of a shard; another one continues this long after its last sign of life. */
-  turnMs: 10_000,
+  /** One worker at a time builds the index of a shard. */
+  lease: { holdMs: 10_000, renewEveryMs: 3_000 },
   /** After this long a rebuild makes way for keys that were stored meanwhile, once its step is done. */
   rebuildMsMax: 60_000,
   /** How often the command line checks the progress of a rebuild. */

@@ -16,7 +16,7 @@ import { keyIndexSteps } from '../src/metrics.js';
 import { readOutstanding } from '../src/redis/backlog.js';
 import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
-import { endTurn, keepTurn, newOwner, takeTurn } from '../src/redis/lease.js';
+import { withLease } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { keyIndex } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
@@ -36,18 +36,14 @@ class IndexReplaced extends Error {
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
   const { redis, epoch } = options;
-  const turn = { key: shardKeys.indexing(shard), owner: newOwner() };
-  if (!(await takeTurn(redis, turn.key, keyIndex.turnMs, turn.owner))) return undefined;
-  const keepOn = () => keepTurn(redis, turn.key, turn.owner, keyIndex.turnMs);
-  try {
+  const indexed = await withLease(redis, shardKeys.indexing(shard), keyIndex.lease, async () => {
     const found = await readOutstanding(redis, shard, epoch);
     if (found === undefined) return undefined;
-    const marker = await extend(options, shard, await readMarker(options, shard), found.storedTo, keepOn);
-    await rebuild(options, shard, marker, keepOn);
+    const marker = await extend(options, shard, await readMarker(options, shard), found.storedTo);
+    await rebuild(options, shard, marker);
     return marker.indexedTo;
-  } finally {
-    await endTurn(redis, turn.key, turn.owner);
-  }
+  });
+  return indexed === 'locked' ? undefined : indexed;
 }
 
 /** The marker in ClickHouse decides, since the index may have been lost or set back. Without one, a new generation begins. */
@@ -80,7 +76,6 @@ async function extend(
   shard: number,
   { indexedTo, generation }: Marker,
   to: string,
-  keepTurn: () => Promise<unknown>,
 ): Promise<Marker> {
   const { clickhouse, crash, log } = options;
   let from = indexedTo;
@@ -88,7 +83,6 @@ async function extend(
   const isFirst = from === '0' && steps.length > 0;
   if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is built from the stored rows');
   for (const [i, step] of steps.entries()) {
-    await keepTurn();
     await addStep(clickhouse, shard, from, step);
     crash('keys_added');
     await mark(clickhouse, shard, { indexedTo: step, generation }, generation);
@@ -108,12 +102,7 @@ async function extend(
  * Adds the keys of all stored rows again. Existing keys stay, since only the index has the keys of deleted rows. The rebuilt index
  * gets a new generation, so that no worker keeps using a filter that lacks the added keys.
  */
-async function rebuild(
-  options: IndexOptions,
-  shard: number,
-  marker: Marker,
-  keepTurn: () => Promise<unknown>,
-): Promise<void> {
+async function rebuild(options: IndexOptions, shard: number, marker: Marker): Promise<void> {
   const { clickhouse, crash, log } = options;
   let asked = await readRebuild(options, shard);
   if (asked === undefined) return;
@@ -129,7 +118,6 @@ async function rebuild(
   for (const step of steps) {
     // Keys that are stored meanwhile must not wait for the whole rebuild: the next call continues here.
     if (performance.now() > untilMs) return;
-    await keepTurn();
     await addStep(clickhouse, shard, asked.doneTo, step);
     crash('keys_added');
     const further: Rebuild = { ...asked, doneTo: step };

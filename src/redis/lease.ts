@@ -28,13 +28,8 @@ export function deleteEqual(redis: Redis, key: string, value: string): Promise<b
 }
 
 /** Makes the owner's turn end `ms` from now. Settles with false if it has ended, or if another process has taken it since. */
-export async function keepTurn(redis: Redis, key: string, owner: string, ms: number): Promise<boolean> {
+async function keepTurn(redis: Redis, key: string, owner: string, ms: number): Promise<boolean> {
   return Number(await runScript(redis, scripts.keepTurn, [key], [owner, ms])) === 1;
-}
-
-/** Ends the owner's turn. If Redis does not answer, it ends by itself. */
-export async function endTurn(redis: Redis, key: string, owner: string): Promise<void> {
-  await deleteEqual(redis, key, owner).catch(() => false);
 }
 
 /** Whether this turn was taken within `everyMs`; then the caller need not prepare for it. */
@@ -82,9 +77,10 @@ export function holdLease(
 ): Lease & { readonly end: () => Promise<void> } {
   // If a renewal fails, the next one follows. Whoever works asks whether the lease is lost.
   const renewal = setInterval(() => void isHeld().catch(() => false), renewEveryMs);
-  const end = () => {
+  const end = async () => {
     clearInterval(renewal);
-    return endTurn(redis, key, owner);
+    // If Redis does not answer, it ends by itself.
+    await deleteEqual(redis, key, owner).catch(() => false);
   };
   return { owner, isHeld, end };
 }

@@ -7,7 +7,7 @@ import { callbacks } from '../../contract/limits.js';
 import { type CrashPoint, noCrash } from '../../crash-point.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import { endTurn, newOwner, takeTurn } from '../../redis/lease.js';
+import { withLease } from '../../redis/lease.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { callbackJobs } from '../../tuning.js';
@@ -89,10 +89,9 @@ export async function callForTest(
 ): Promise<CallResult | 'busy' | undefined> {
   const target = await readCallback(redis, accountId);
   if (target === undefined) return undefined;
-  const turn = registryKeys.callbackTest(accountId);
-  const owner = newOwner();
-  if (!(await takeTurn(redis, turn, 2 * callbacks.callMsMax, owner))) return 'busy';
-  const result = await call(target, JSON.stringify({ type: 'test', account_id: accountId }), options);
-  await endTurn(redis, turn, owner);
-  return result;
+  const times = { holdMs: 2 * callbacks.callMsMax, renewEveryMs: callbacks.callMsMax };
+  const called = await withLease(redis, registryKeys.callbackTest(accountId), times, () =>
+    call(target, JSON.stringify({ type: 'test', account_id: accountId }), options),
+  );
+  return called === 'locked' ? 'busy' : called;
 }
