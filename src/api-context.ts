@@ -24,7 +24,6 @@ import { followPrimary, type Primary } from './redis/take-over.js';
 import { followEnvironments } from './registry/environments.js';
 import { createLosses } from './registry/losses.js';
 import { exitAfter, followShardTable } from './registry/shard-servers.js';
-import { followShards } from './registry/shard-states.js';
 import { followWitness } from './registry/witness.js';
 import { commitBatches } from './tuning.js';
 
@@ -64,7 +63,6 @@ async function connectAndFollow(config: Config, log: Log) {
   const serversWatch = watchServers(clickhouse);
   const setAside = watchSetAside(clickhouse);
   const environments = await followEnvironments(redis, log);
-  const shardStates = followShards(redis, environments.deployment);
   const suppressions = await followSuppressions(redis, environments.deployment, log);
   const witness = await followWitness({ redis, clickhouse, deployment: environments.deployment, log });
   for (const connection of [redis, commitRedis, deletionRedis]) witness.guard(connection);
@@ -81,7 +79,6 @@ async function connectAndFollow(config: Config, log: Log) {
     environments.close();
     witness.close();
     channel.close();
-    shardStates.close();
     stopFollowingShards();
     serversWatch.close();
     setAside.close();
@@ -104,7 +101,6 @@ async function connectAndFollow(config: Config, log: Log) {
     serversWatch,
     setAside,
     environments,
-    shardStates,
     suppressions,
     witness,
     channel,

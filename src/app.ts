@@ -128,8 +128,7 @@ function unready(missing: string): Readiness {
 }
 
 function readinessOf(context: ApiContext): Readiness {
-  const { commitRedis, environments, witness, shardStates, clickhouse, serversWatch, setAside, losses } =
-    context;
+  const { commitRedis, environments, witness, clickhouse, serversWatch, setAside, losses } = context;
   const remedy = 'run "npm run admin -- restore" or start again';
   if (commitRedis.status !== 'ready') return unready('redis');
   const lost = losses.commits() > 0 ? [`records_lost: ${losses.commits()} acknowledged commits`] : [];
@@ -137,7 +136,7 @@ function readinessOf(context: ApiContext): Readiness {
   if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
   if (!witness.isConfirmed()) return unready('redis: its replicas confirm nothing');
   // If one of several shards was emptied, the process still serves the others.
-  const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
+  const missing = witness.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const servers = serversOf(clickhouse);

@@ -95,6 +95,8 @@ export async function followWitness(options: WitnessOptions) {
     /** Whether replicas have lately confirmed Redis's answers, if they have to: an isolated primary does not know of later changes. */
     isConfirmed: () =>
       !areReplicasDemanded(redis) || performance.now() - confirmedMs < witnesses.unconfirmedMsMax,
+    /** The commit script refuses the records of these shards. */
+    shardsWithoutState: comparison.shardsWithoutState,
     /** Checks Redis first whenever this connection is made again. */
     guard: (connection: Redis) => {
       const check = (server: Redis) => () =>
@@ -143,6 +145,8 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   const known = new Map<Part, number>();
   /** What Redis had at the last check. */
   let latest = new Map<Part, Seen>();
+  /** The shards that lacked the deployment's state when their server last answered. In a cluster one master may be emptied. */
+  const lacking = new Set<number>();
   /** Whether any server ever answered, and whether all did at the last comparison. */
   let hasSeen = false;
   let sawAll = false;
@@ -196,6 +200,9 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
           : undefined;
       if (seen === undefined) isCurrent = false;
       else found.set(part, seen);
+      if (index === 0 || atOnce || reply.status === 'rejected') continue;
+      if (seen === undefined) lacking.add(index - 1);
+      else lacking.delete(index - 1);
     }
     if (!atOnce) latest = found;
     return isCurrent;
@@ -276,6 +283,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     copy,
     hasSeen: () => hasSeen,
     sawAll: () => sawAll,
+    shardsWithoutState: () => [...lacking].sort((a, b) => a - b),
   };
 }
 
