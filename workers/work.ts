@@ -1,12 +1,16 @@
 // What a worker does once the deployment is known, and how often: each shard's work, deletions, callbacks, second copies, retention
 // and the ledger.
 
+import { checkIfDue } from '../src/insights/ledger/looks.js';
+import { writeMinutes } from '../src/insights/ledger/write.js';
 import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
+import { registryKeys } from '../src/redis/keys.js';
+import { takeTurn } from '../src/redis/lease.js';
 import { repeat } from '../src/repeat.js';
+import { ledgerWrites } from '../src/tuning.js';
 import { serveCallbacks } from './callback-queue.js';
 import type { WorkerContext } from './context.js';
 import { createRounds } from './deletion-rounds.js';
-import { keepBooks } from './keep-books.js';
 import { deletionsCheckedEveryMs } from './queues.js';
 import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
 import { writeSecondCopies } from './second-copies.js';
@@ -32,6 +36,12 @@ export function startWork(context: WorkerContext): Work {
     await Promise.all(shardWork.map((work) => work.indexKeysIfWanted()));
   }
 
+  /** Writes the ledger to ClickHouse, and compares it with what is stored. Workers take turns. */
+  async function keepBooks(): Promise<void> {
+    if (await takeTurn(redis, registryKeys.ledgerTurn, ledgerWrites.turnMs)) await writeMinutes(context);
+    await checkIfDue(context);
+  }
+
   // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis.
   const every = (everyMs: number, what: string, work: () => Promise<void>) =>
     repeat({
@@ -49,7 +59,7 @@ export function startWork(context: WorkerContext): Work {
       createRounds(context, callbackWork.addFirst),
     ),
     every(retentionCheckedEveryMs, 'the deletion of expired rows', () => expireRowsIfDue(context)),
-    every(1_000, 'the ledger', () => keepBooks(context)),
+    every(1_000, 'the ledger', keepBooks),
     every(2_000, 'the check for lost callbacks', callbackWork.addDue),
   ];
 
