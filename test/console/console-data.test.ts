@@ -858,9 +858,9 @@ describe('the console', { skip }, () => {
     try {
       await reader.getByLabel('Show', { exact: true }).selectOption('=Also');
       await Promise.all([
-        reader.getByText(away).waitFor(),
+        reader.getByText(away).first().waitFor(),
         viewer.getByText('Whether all is well is not known now.').waitFor(),
-        watcher.getByText(away).waitFor(),
+        watcher.getByText(away).first().waitFor(),
       ]);
       await leaver.getByRole('button', { name: 'Sign out' }).click();
       await leaver.getByRole('banner').getByText(away).waitFor();
@@ -871,7 +871,7 @@ describe('the console', { skip }, () => {
     await Promise.all([
       viewer.getByText(/All is well|Not all is well/).waitFor(),
       reader.getByRole('table', { name: 'Events of the user' }).getByRole('cell', { name: 'Also' }).waitFor(),
-      watcher.getByText(away).waitFor({ state: 'detached' }),
+      watcher.getByText(away).first().waitFor({ state: 'detached' }),
     ]);
     assert.equal(await reader.getByText(away).count(), 0);
     await leaver.getByRole('button', { name: 'Sign out' }).click();
