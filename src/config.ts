@@ -138,9 +138,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
     jobLockMs: integer(env, 'JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
     /** How rows that deletions and retention remove leave the disk. */
     erasure: {
-      /** Tables up to this size are rewritten at once. In larger ones rows are hidden, and erased in passes for many requests. */
+      /**
+       * Tables up to this size are rewritten at once, unless that costs too much. In larger ones rows are hidden, and erased in passes for
+       * many requests.
+       */
       atOnceBytesMax: integer(env, 'ERASE_AT_ONCE_BYTES_MAX', GiB, 0, 1024 * GiB),
-      /** The share of one core that passes may use on average. */
+      /** The share of one core that erasing may use on average. */
       cpuShare: fraction(env, 'ERASE_CPU_SHARE', 0.1),
       /** The longest that a request waits for a pass, even if the pass then needs more than `cpuShare`. */
       withinMs: duration(env, 'ERASE_WITHIN', '24h'),

@@ -33,7 +33,14 @@ import { copyChanges, kindsOfCopies } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
-import { eraseInPasses, interruptPass, isErasureDue, isPassRunning, resumeAfterCrash } from './erase.js';
+import {
+  eraseInPasses,
+  interruptPass,
+  isErasureDue,
+  isPassRunning,
+  mayEraseAtOnce,
+  resumeAfterCrash,
+} from './erase.js';
 import { countReached } from './round/count.js';
 import { deleteFrom } from './round/empty.js';
 import { complete, finish, markHidden } from './round/finish.js';
@@ -234,7 +241,11 @@ async function deleteTogether(
   const resolved = await resolve(options, begun, environments);
   await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));
   endStep('resolve');
-  const round: Round = { ...resolved, reached: await countReached(options, resolved) };
+  const round: Round = {
+    ...resolved,
+    reached: await countReached(options, resolved),
+    mayEraseAtOnce: await mayEraseAtOnce(options),
+  };
   endStep('count');
   options.crash('found_recorded');
 

@@ -2,6 +2,8 @@
 // rows, for all requests together. ClickHouse does that in the background, so rounds continue: each starts a pass if one is due, or
 // checks whether one has ended. Passes are spaced so that they use a given share of one core on average. No request waits longer than
 // a given time, whatever that costs.
+// In small tables rounds and passes may spend for some minutes in advance: single deletions are complete within seconds, and those of a
+// steady stream are erased together.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import {
@@ -9,6 +11,8 @@ import {
   endErasing,
   isErasing,
   readMaskedBytes,
+  readRewrittenBytes,
+  readStoredBytes,
   resumeMerges,
 } from '../src/clickhouse/masks.js';
 import { reachableClients } from '../src/clickhouse/servers.js';
@@ -17,7 +21,7 @@ import { isStuck } from '../src/contract/deletion-states.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import type { Log } from '../src/log.js';
 import { type DeletionRequest, readDeletions } from '../src/privacy/deletion/request.js';
-import { userTables } from '../src/privacy/deletion/user-tables.js';
+import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { readTime } from '../src/registry/registry.js';
@@ -43,14 +47,13 @@ export async function isErasureDue(options: ErasureOptions): Promise<boolean> {
 
 /** Starts a pass if one is due. Settles with whether one is running. Rejects with MutationFailed if it fails. */
 export async function eraseInPasses(options: ErasureOptions): Promise<boolean> {
-  const { redis, clickhouse, erasure, log } = options;
+  const { redis, clickhouse, log } = options;
   if (await isPassRunning(clickhouse)) return true;
   // A pass has ended: what it erased is counted before the next one starts.
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return false;
   const bytes = await readMaskedEverywhere(clickhouse);
   if (bytes === 0 || !(await mayBegin(options))) return false;
-  const restMs = Math.ceil(bytes / erasures.bytesPerMs / erasure.cpuShare);
-  await redis.set(registryKeys.erasureRest, '1', 'PX', restMs);
+  const restMs = await charge(options, bytes);
   await redis.set(registryKeys.erasurePass, '1');
   for (const [, client] of await reachableClients(clickhouse)) await beginErasing(client, userTables);
   log.info({ bytes, restMs }, 'a pass erases masked rows');
@@ -71,13 +74,33 @@ export async function interruptPass(options: ErasureOptions): Promise<void> {
   // Without this key, the rows of a moved shard are being erased. That is not interrupted.
   if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
   const bytes = await readMaskedEverywhere(clickhouse);
-  if (bytes <= erasure.atOnceBytesMax) return;
+  if (bytes <= Math.min(erasure.atOnceBytesMax, erasures.shortBytesMax)) return;
   for (const [server, client] of await reachableClients(clickhouse)) {
     await redis.sadd(registryKeys.mergesStopped, server);
     if (await endErasing(client, userTables, crash))
       log.info({ bytes }, 'a pass was interrupted so that users can be hidden sooner');
     await redis.srem(registryKeys.mergesStopped, server);
   }
+}
+
+/** Whether a round may erase rows of small tables at once: if all are small, their erasing has a budget. */
+export async function mayEraseAtOnce(options: ErasureOptions): Promise<boolean> {
+  if (!(await areTablesSmall(options))) return true;
+  // Otherwise rounds could leave no budget for the pass that erases what is masked.
+  if ((await readMaskedEverywhere(options.clickhouse)) > 0) return false;
+  return (await readRestMs(options)) <= advanceMs(options);
+}
+
+/** Counts what erasing the rows of one table that meet a condition will cost. Call it before. */
+export async function chargeForRows(
+  options: ErasureOptions,
+  client: ClickHouseClient,
+  table: UserTable,
+  condition: string,
+): Promise<void> {
+  // Passes over large tables must not wait for this.
+  if (await areTablesSmall(options))
+    await charge(options, await readRewrittenBytes(client, table, condition));
 }
 
 /**
@@ -98,7 +121,39 @@ async function clientsWithoutMerges({ redis, clickhouse }: ErasureOptions) {
 }
 
 async function mayBegin(options: ErasureOptions): Promise<boolean> {
-  return (await options.redis.exists(registryKeys.erasureRest)) === 0 || isUrgent(options);
+  const restMs = await readRestMs(options);
+  if (restMs === 0 || (restMs <= advanceMs(options) && (await areTablesSmall(options)))) return true;
+  return isUrgent(options);
+}
+
+/** How long nothing should be erased so that what was erased has used its share. */
+async function readRestMs({ redis }: ErasureOptions): Promise<number> {
+  return Math.max(0, await redis.pttl(registryKeys.erasureRest));
+}
+
+function restMsAfter({ erasure }: ErasureOptions, cpuMs: number): number {
+  return Math.ceil(cpuMs / erasure.cpuShare);
+}
+
+function advanceMs(options: ErasureOptions): number {
+  return restMsAfter(options, erasures.advanceCpuMs);
+}
+
+/** Adds the rest after rewriting this much. Settles with how long it is. */
+async function charge(options: ErasureOptions, bytes: number): Promise<number> {
+  const restMs = restMsAfter(options, bytes / erasures.bytesPerMs);
+  if (restMs === 0) return 0;
+  // What is urgent does not wait for the rest, so that could grow without end.
+  const earlierMs = Math.min(await readRestMs(options), advanceMs(options));
+  await options.redis.set(registryKeys.erasureRest, '1', 'PX', earlierMs + restMs);
+  return restMs;
+}
+
+/** Whether the tables of each server may be rewritten at once. */
+async function areTablesSmall({ clickhouse, erasure }: ErasureOptions): Promise<boolean> {
+  const clients = await reachableClients(clickhouse);
+  const bytes = await Promise.all(clients.map(([, client]) => readStoredBytes(client, userTables)));
+  return bytes.every((each) => each <= erasure.atOnceBytesMax);
 }
 
 /** Whether a hidden request has waited as long as it may or must not wait at all, or the kept lists of users have grown too large. */

@@ -36,6 +36,19 @@ export function readStoredBytes(client: ClickHouseClient, tables: readonly strin
   return readBytes(client, tables, 'active');
 }
 
+/** The bytes of a table's parts that have rows which meet a condition. */
+export function readRewrittenBytes(
+  client: ClickHouseClient,
+  table: string,
+  condition: string,
+): Promise<number> {
+  return readBytes(
+    client,
+    [table],
+    `active AND name IN (SELECT DISTINCT _part FROM ${table} WHERE ${condition})`,
+  );
+}
+
 /** The bytes of the parts that have masked rows. */
 export function readMaskedBytes(
   client: ClickHouseClient,

@@ -138,9 +138,11 @@ export async function killMutations(client: ClickHouseClient, mark: string): Pro
  * when one replica fails.
  */
 async function readMutation(client: ClickHouseClient, table: string, mark: string) {
+  const isListedByAll = hasReplicas(client)
+    ? `count() = (SELECT count() FROM ${onAllReplicas(client, 'system.one')})`
+    : '1';
   const [row] = await readRows<{ mutation_id: string; done: number; failure: string }>(client, {
-    query: `SELECT mutation_id, max(create_time) AS created,
-        count() = (SELECT count() FROM ${onAllReplicas(client, 'system.one')}) AND min(is_done) AS done,
+    query: `SELECT mutation_id, max(create_time) AS created, ${isListedByAll} AND min(is_done) AS done,
         anyIf(latest_fail_reason, latest_fail_reason != '') AS failure
       FROM ${onAllReplicas(client, 'system.mutations')}
       WHERE database = ${databaseIn(client)} AND table = {table:String} AND position(command, {mark:String}) > 0

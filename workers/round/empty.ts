@@ -10,6 +10,7 @@ import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
 import type { RoundPart } from '../../src/privacy/deletion/round-parts.js';
 import { removalPredicate } from '../../src/privacy/deletion/round-rows.js';
 import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
+import { chargeForRows } from '../erase.js';
 import { type Resolved, type Round, type RoundOptions, update } from './round.js';
 
 /** Deletes or masks the round's rows in one table. After all tables, `verify` counts that nothing is left. */
@@ -50,7 +51,9 @@ async function deleteOnServer(
   crash('before_mutation');
   // If one table is masked, its requests wait for a pass, which can erase the rows of the others too.
   const reached = [...round.reached].flatMap(([name, ids]) => (ids.length > 0 ? [name] : []));
-  const isErasedAtOnce = (await readStoredBytes(clickhouse, reached)) <= options.erasure.atOnceBytesMax;
+  const isErasedAtOnce =
+    round.mayEraseAtOnce && (await readStoredBytes(clickhouse, reached)) <= options.erasure.atOnceBytesMax;
+  if (isErasedAtOnce) await chargeForRows(options, clickhouse, table, removed);
   await (isErasedAtOnce ? deleteRows : maskRows)(clickhouse, table, removed, tables.mark);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);

@@ -26,8 +26,12 @@ export type RoundOptions = ErasureOptions & {
 /** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
 export type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };
 
-/** `reached`: the environments in which each table has rows that the round deletes. */
-export type Round = Resolved & { readonly reached: ReadonlyMap<UserTable, readonly string[]> };
+export type Round = Resolved & {
+  /** The environments in which each table has rows that the round deletes. */
+  readonly reached: ReadonlyMap<UserTable, readonly string[]>;
+  /** Whether rows of small tables are erased by the round itself. */
+  readonly mayEraseAtOnce: boolean;
+};
 
 /** The same round with only some of its requests. */
 export function requestsOf({ parts, requests }: Resolved, isWanted: (number: number) => boolean): Resolved {

@@ -120,10 +120,12 @@ export async function createRoundTables(
   const all = Object.keys(structures) as TableOfRound[];
   const names = Object.fromEntries(all.map((table) => [table, name(table)])) as Record<TableOfRound, string>;
   const tables: RoundTables = { ...names, areOnDisk: hasReplicas(client), mark: name(''), sizes: new Map() };
-  for (const table of all) {
-    const [structure, kind] = structures[table] as readonly [string, ScratchKind?];
-    await createScratch(client, tables[table], structure, kind);
-  }
+  await Promise.all(
+    all.map((table) => {
+      const [structure, kind] = structures[table] as readonly [string, ScratchKind?];
+      return createScratch(client, tables[table], structure, kind);
+    }),
+  );
   // From here on every replica has what was stored before.
   await syncReplicas(client, [...userTables, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
@@ -197,7 +199,7 @@ export async function dropTables(
   // Dropping a table waits for statements that use it, and these continue after their process was killed.
   await endLong(client, names);
   await before();
-  for (const name of names) await dropScratch(client, name);
+  await Promise.all(names.map((name) => dropScratch(client, name)));
 }
 
 /** How many distinct users each request of the round names, by number of the request. */
