@@ -269,7 +269,7 @@ async function expireTable(
   if (table !== events) await recordTaken(clickhouse, table, predicate, 'expired');
   crash('expired_keys_kept');
   if (!(await isHeld())) return subtract(rows, left);
-  await maskRows(clickhouse, table, predicate, users.mark);
+  await maskRows(clickhouse, table, { condition: predicate, mark: users.mark });
   crash('place_expired');
   return rows;
 }

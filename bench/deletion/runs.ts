@@ -176,7 +176,7 @@ export async function runMany(
 /** For each table, the highest number of mutations that began within any 60 s. */
 async function countMutations({ rows }: Deployment, seconds: number): Promise<Record<string, number>> {
   const found = await rows<{ table: string; at: number }>(
-    `SELECT table, toUnixTimestamp(create_time) AS at FROM system.mutations
+    `SELECT DISTINCT table, mutation_id, toUnixTimestamp(create_time) AS at FROM system.mutations
       WHERE database = currentDatabase() AND create_time >= now() - ${Math.ceil(seconds) + 1} ORDER BY at`,
   );
   const most: Record<string, number> = {};

@@ -18,17 +18,19 @@ import type { CrashPoint } from '../crash-point.js';
 import { untilTrue } from '../wait.js';
 import { readRow } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
-import { killMutations, MutationFailed, mutate, readUndone } from './mutate.js';
+import { killMutations, MutationFailed, mutate, type Removal, readUndone, statementFor } from './mutate.js';
+import { realTime } from './progress-deadline.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 
-/** Masks the matching rows of a table: from here on no query shows them. */
-export async function maskRows(
-  client: ClickHouseClient,
-  table: string,
-  predicate: string,
-  mark: string,
-): Promise<void> {
-  await mutate(client, table, `DELETE FROM ${table} WHERE ${predicate}`, mark);
+/** Masks rows of a table: from here on no query shows them. */
+export async function maskRows(client: ClickHouseClient, table: string, removal: Removal): Promise<void> {
+  const { condition, mark, byPartition } = removal;
+  if (byPartition === undefined) await mutate(client, table, `DELETE FROM ${table} WHERE ${condition}`, mark);
+  // What ClickHouse makes of DELETE FROM, which names at most one partition.
+  else
+    await mutate(client, table, statementFor(table, 'UPDATE _row_exists = 0', removal), mark, realTime, [
+      ...byPartition.keys(),
+    ]);
 }
 
 /** The bytes of tables, on one server. */

@@ -191,7 +191,7 @@ export async function removeRows(
   // For this call alone: an earlier one may have removed other rows of the same partition.
   const mark = `${owner} ${randomUUID()}`;
   const predicate = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner} AND notEmpty('${mark}')`;
-  await deleteRows(client, table, predicate, mark);
+  await deleteRows(client, table, { condition: predicate, mark });
   // From now on no round erases masked rows of this shard here.
   await applyMasks(client, table);
   const left = await readPartitions(client, table, shard, withMasked);

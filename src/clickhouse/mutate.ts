@@ -10,6 +10,28 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
+/** Which rows a mutation removes. */
+export type Removal = {
+  readonly condition: string;
+  /** A name that occurs in this mutation's text and in no other's. */
+  readonly mark: string;
+  /** Conditions for the same rows in each partition that has some: the mutation then does nothing in the others. */
+  readonly byPartition?: ReadonlyMap<string, string>;
+};
+
+/** The statement that does something to these rows. */
+export function statementFor(
+  table: string,
+  action: string,
+  { condition, mark, byPartition }: Removal,
+): string {
+  if (byPartition === undefined) return `ALTER TABLE ${table} ${action} WHERE ${condition}`;
+  const commands = [...byPartition].map(
+    ([partition, rows]) => `${action} IN PARTITION ID '${partition}' WHERE ${rows} AND '${mark}' != ''`,
+  );
+  return `ALTER TABLE ${table} ${commands.join(', ')}`;
+}
+
 const pollMs = 50;
 /** How often progress is checked: rarely, since most mutations are done before the first check. */
 const progressEveryMs = 10_000;
@@ -17,27 +39,29 @@ const progressEveryMs = 10_000;
 const listedMsMax = 2_000;
 
 /**
- * Deletes the matching rows of a table by rewriting the parts that hold them. `mark` is a name that occurs in this
- * mutation's predicate and in no other's. Settles with the mutation's id when ClickHouse has done it. Rejects with
+ * Deletes rows of a table by rewriting the parts that hold them. Settles with the mutation's id when ClickHouse has done it. Rejects with
  * MutationFailed when it fails or makes no progress; the mutation is then ended.
  */
 export async function deleteRows(
   client: ClickHouseClient,
   table: string,
-  predicate: string,
-  mark: string,
+  removal: Removal,
   time?: Time,
 ): Promise<string> {
-  return mutate(client, table, `ALTER TABLE ${table} DELETE WHERE ${predicate}`, mark, time);
+  return mutate(client, table, statementFor(table, 'DELETE', removal), removal.mark, time);
 }
 
-/** Runs a mutation whose text contains this mark; settles and rejects as `deleteRows` does. */
+/**
+ * Runs a mutation whose text contains this mark; settles and rejects as `deleteRows` does. With `partitions` it settles once those are
+ * done: ClickHouse goes on in the others, where the mutation changes nothing, after merges that are running there.
+ */
 export async function mutate(
   client: ClickHouseClient,
   table: string,
   query: string,
   mark: string,
   { nowMs, pause }: Time = realTime,
+  partitions?: readonly string[],
 ): Promise<string> {
   await client.command({
     query,
@@ -48,7 +72,7 @@ export async function mutate(
   const standsStill = createProgressDeadline(waits.mutationStandstillMsMax, nowMs);
   let mutationId = '';
   for (;;) {
-    const mutation = await readMutation(client, table, mark);
+    const mutation = await readMutation(client, table, mark, partitions);
     if (mutation === undefined) {
       // No longer listed: it was done long ago or lost in a crash, so the caller counts. Or not yet: a replica lists a mutation only
       // after reading it from the keeper.
@@ -137,17 +161,26 @@ export async function killMutations(client: ClickHouseClient, mark: string): Pro
  * The newest mutation with a mark; within a second the one with the highest id. It is done when every replica has done it, and fails
  * when one replica fails.
  */
-async function readMutation(client: ClickHouseClient, table: string, mark: string) {
+async function readMutation(
+  client: ClickHouseClient,
+  table: string,
+  mark: string,
+  partitions?: readonly string[],
+) {
+  const isDone =
+    partitions === undefined
+      ? 'is_done'
+      : "is_done OR NOT arrayExists(name -> has({partitions:Array(String)}, splitByChar('_', name)[1]), parts_to_do_names)";
   const isListedByAll = hasReplicas(client)
     ? `count() = (SELECT count() FROM ${onAllReplicas(client, 'system.one')})`
     : '1';
   const [row] = await readRows<{ mutation_id: string; done: number; failure: string }>(client, {
-    query: `SELECT mutation_id, max(create_time) AS created, ${isListedByAll} AND min(is_done) AS done,
+    query: `SELECT mutation_id, max(create_time) AS created, ${isListedByAll} AND min(${isDone}) AS done,
         anyIf(latest_fail_reason, latest_fail_reason != '') AS failure
       FROM ${onAllReplicas(client, 'system.mutations')}
       WHERE database = ${databaseIn(client)} AND table = {table:String} AND position(command, {mark:String}) > 0
       GROUP BY mutation_id ORDER BY created DESC, length(mutation_id) DESC, mutation_id DESC LIMIT 1`,
-    query_params: { table, mark },
+    query_params: { table, mark, partitions: partitions ?? [] },
   });
   return row === undefined ? undefined : { ...row, done: Boolean(row.done) };
 }

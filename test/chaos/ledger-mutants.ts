@@ -174,8 +174,8 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     patches: [
       [
         'workers/round/empty.js',
-        '(clickhouse, table, removed, tables.mark);',
-        `(clickhouse, table, table === 'stored_events' ? '(' + removed + ") OR app_id != '' AND row_number = 7" : removed, tables.mark);`,
+        '(clickhouse, table, removal);',
+        `(clickhouse, table, table === 'stored_events' ? { condition: '(' + removed + ") OR app_id != '' AND row_number = 7", mark: removal.mark } : removal);`,
       ],
     ],
   },

@@ -641,7 +641,10 @@ test('a mutation shows progress by each part that it has done', async () => {
       query: 'INSERT INTO parts SELECT number FROM numbers(90)',
       clickhouse_settings: { max_partitions_per_insert_block: '0' },
     });
-    const mutated = deleteRows(client, 'parts', "sleepEachRow(2) = 1 AND notEmpty('slow')", 'slow');
+    const mutated = deleteRows(client, 'parts', {
+      condition: "sleepEachRow(2) = 1 AND notEmpty('slow')",
+      mark: 'slow',
+    });
     const ended = mutated.catch((error: unknown) => error);
     const signs = new Set<string>();
     await until(async () => {

@@ -58,7 +58,10 @@ test('a mutation that takes hours is waited for while it makes progress, and is 
   const { client, commands } = simulatedMutation(time, 40 * minuteMs, (ms) =>
     String(Math.floor(ms / (9 * minuteMs))),
   );
-  assert.equal(await deleteRows(client, 'stored_events', '1', 'mark', time), 'mutation_7.txt');
+  assert.equal(
+    await deleteRows(client, 'stored_events', { condition: '1', mark: 'mark' }, time),
+    'mutation_7.txt',
+  );
   assert.ok(time.nowMs() >= 40 * minuteMs);
   assert.deepEqual(commands, ['ALTER TABLE stored_events DELETE WHERE 1']);
 });
@@ -69,7 +72,10 @@ test('a mutation that stands still for ten minutes is ended', async () => {
   const { client, commands } = simulatedMutation(time, Number.POSITIVE_INFINITY, (ms) =>
     String(Math.min(ms, stopsAtMs)),
   );
-  await assert.rejects(deleteRows(client, 'stored_events', '1', 'mark', time), MutationFailed);
+  await assert.rejects(
+    deleteRows(client, 'stored_events', { condition: '1', mark: 'mark' }, time),
+    MutationFailed,
+  );
   assert.ok(time.nowMs() >= stopsAtMs + 10 * minuteMs && time.nowMs() < stopsAtMs + 11 * minuteMs);
   assert.match(String(commands[1]), /^KILL MUTATION/);
 });

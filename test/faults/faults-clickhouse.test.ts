@@ -116,7 +116,7 @@ test('completes no deletion while the answers about the rows that are left are e
   // Rows really are left: ClickHouse acknowledges mutations and does not carry them out.
   for (const gate of gates) {
     gate.change(countsOfLeft, () => Buffer.alloc(0));
-    gate.pretend(({ sql }) => sql.includes(' DELETE WHERE '));
+    gate.pretend(({ sql }) => sql.includes(' DELETE IN PARTITION '));
   }
   const requestId = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
   const asked = () => gates[0].changed.length + gates[1].changed.length;

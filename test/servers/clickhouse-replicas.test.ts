@@ -304,9 +304,11 @@ test('a mutation is done when each replica has done it', async () => {
     `ALTER TABLE pair.mutated DELETE WHERE ${predicate} SETTINGS mutations_sync = 0`,
   );
   let isDone = false;
-  const deleted = deleteRows(connectTo(one, 'pair'), 'mutated', predicate, 'mark').then(() => {
-    isDone = true;
-  });
+  const deleted = deleteRows(connectTo(one, 'pair'), 'mutated', { condition: predicate, mark: 'mark' }).then(
+    () => {
+      isDone = true;
+    },
+  );
   const left = async () => (await sendTo(one, 'SELECT count() FROM pair.mutated')).text.trim();
   await until(async () => (await left()) === '0', 'one replica has done it');
   assert.equal(isDone, false);

@@ -8,7 +8,7 @@ import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
 import type { RoundPart } from '../../src/privacy/deletion/round-parts.js';
-import { removalPredicate } from '../../src/privacy/deletion/round-rows.js';
+import { removalOf } from '../../src/privacy/deletion/round-rows.js';
 import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
 import { chargeForRows } from '../erase.js';
 import { type Resolved, type Round, type RoundOptions, update } from './round.js';
@@ -42,7 +42,8 @@ async function deleteOnServer(
     mutations: [...mutations.filter((each) => each.table !== table || each.mark === tables.mark), mutation],
   }));
   // The same rows for all three statements, found by their users once.
-  const removed = await removalPredicate(clickhouse, tables, table, predicate);
+  const removal = await removalOf(clickhouse, tables, table, predicate);
+  const removed = removal.condition;
   // A repeat of a deleted record must never be stored. So the key is indexed first: once the row is gone, only the index
   // identifies the repeat.
   await indexKeysOf(clickhouse, table, removed);
@@ -54,7 +55,7 @@ async function deleteOnServer(
   const isErasedAtOnce =
     round.mayEraseAtOnce && (await readStoredBytes(clickhouse, reached)) <= options.erasure.atOnceBytesMax;
   if (isErasedAtOnce) await chargeForRows(options, clickhouse, table, removed);
-  await (isErasedAtOnce ? deleteRows : maskRows)(clickhouse, table, removed, tables.mark);
+  await (isErasedAtOnce ? deleteRows : maskRows)(clickhouse, table, removal);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);
   await update(options, round, ({ mutations }) => ({

@@ -15,7 +15,7 @@ import { hashOfUser, withHashKey } from './deleted-users.js';
 import type { DeletionRequest } from './request.js';
 import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
 import { accountOf } from './round-lookups.js';
-import { removalPredicate } from './round-rows.js';
+import { removalOf } from './round-rows.js';
 import {
   createRoundTables,
   dropRoundTables,
@@ -64,11 +64,12 @@ export async function deleteAgain(
     const left = await countLeft(clickhouse, tables, table);
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fences);
-    const removed = await removalPredicate(clickhouse, tables, table, predicate);
+    const removal = await removalOf(clickhouse, tables, table, predicate);
+    const removed = removal.condition;
     // The key index is older than these deletions, so it may lack the keys of these rows.
     await indexKeysOf(clickhouse, table, removed);
     await recordTaken(clickhouse, table, removed, 'deleted');
-    await deleteRows(clickhouse, table, removed, tables.mark);
+    await deleteRows(clickhouse, table, removal);
     if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
   }

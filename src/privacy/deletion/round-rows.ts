@@ -1,27 +1,33 @@
 // Names the rows that a round removes by their positions. A mutation evaluates its predicate for every row of each part that it touches.
 // Evaluating the keys of users and their fences costs 0.33 µs of CPU a row, evaluating the position 0.07: for one user with 38 rows in half
 // of the parts of 100 million events, 20 s or 4.6 s. The indexes find the positions in 0.3 s, and checking that no other row has one of
-// them takes 0.6 s.
+// them takes 0.6 s. A few positions are written into the mutation by partition: it leaves other partitions unread, and need not wait for
+// their merges.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readRowLong } from '../../clickhouse/long-statement.js';
+import type { Removal } from '../../clickhouse/mutate.js';
+import { hasReplicas } from '../../clickhouse/replication.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { positionOf } from '../../clickhouse/taken-records.js';
 import { deletionRounds } from '../../tuning.js';
 import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { UserTable } from './user-tables.js';
 
+/** More positions than this are not written into the text of a statement (262,144 bytes). */
+const writtenMax = 1_000;
+
 /**
- * The predicate of the mutation that removes the rows which meet a condition, all of which must be stored, and of what is noted about
- * them before. It lists their positions; if there are too many, or if another row has one of the positions, it is the condition itself.
+ * The mutation that removes the rows which meet a condition, all of which must be stored, and the predicate of what is noted about them
+ * before. It lists their positions; if there are too many, or if another row has one of the positions, it is the condition itself.
  */
-export async function removalPredicate(
+export async function removalOf(
   client: ClickHouseClient,
   tables: RoundTables,
   table: UserTable,
   condition: string,
-): Promise<string> {
-  const { rows } = tables;
+): Promise<Removal> {
+  const { rows, mark } = tables;
   const position = positionOf(table);
   await emptyScratch(client, [rows]);
   await fillScratch(
@@ -31,11 +37,23 @@ export async function removalPredicate(
   );
   await recordSizes(client, tables, [rows]);
   const count = tables.sizes.get(rows) ?? 0;
-  if (count > deletionRounds.positionsMax) return condition;
+  if (count > deletionRounds.positionsMax) return { condition, mark };
   const listed = `(${position}) IN (SELECT segment, commit_number, row_number FROM ${rows})`;
-  const found = await readRowLong<{ rows: number | string }>(client, {
-    query: `SELECT count() AS rows FROM ${table} WHERE ${listed}`,
+  const found = await readRowLong<{ rows: number | string; written: readonly [string, string][] }>(client, {
+    query: `SELECT count() AS rows, groupArray(${writtenMax + 1})((_partition_id, toString((${position})))) AS written
+      FROM ${table} WHERE ${listed}`,
   });
   await assertIntact(client, tables);
-  return Number(found.rows) === count ? listed : condition;
+  if (Number(found.rows) !== count) return { condition, mark };
+  if (count === 0 || count > writtenMax || hasReplicas(client)) return { condition: listed, mark };
+  const byPartition = new Map<string, string[]>();
+  for (const [partition, written] of found.written)
+    byPartition.set(partition, [...(byPartition.get(partition) ?? []), written]);
+  return {
+    condition: listed,
+    mark,
+    byPartition: new Map(
+      [...byPartition].map(([partition, all]) => [partition, `(${position}) IN (${all.join(', ')})`]),
+    ),
+  };
 }
