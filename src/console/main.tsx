@@ -8,6 +8,7 @@ import {
   CertificateCheck,
   FirstSecondFactor,
   loadAhead,
+  PageOf,
   PrintedCertificate,
   pages,
   VisualizerPage,
@@ -22,7 +23,7 @@ import { roleNames } from './parts/roles.js';
 import { keepTexts } from './parts/translated.js';
 import { showUnseen } from './parts/unseen.js';
 import { go, onLink, path } from './router.js';
-import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
+import { account, accounts, chooseAccount, leave, may, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
 
 function App() {
@@ -54,7 +55,7 @@ const accountsEveryMs = 30_000;
 function Shell({ person: self }: { readonly person: Person }) {
   // Repeated, so that even a page that requests nothing else notices when its reader's access has changed.
   const loaded = useLoad(self.person_id, reloadAccounts, accountsEveryMs);
-  const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
+  const shown = pages.filter(({ isFor }) => isFor === undefined || may(isFor));
   const page = shown.find((each) => each.path === path.value || each.formerly === path.value);
   useEffect(loadAhead, []);
   useEffect(() => {
@@ -120,7 +121,9 @@ function Shell({ person: self }: { readonly person: Person }) {
         </ul>
       </nav>
       <main id="page" tabIndex={-1}>
-        <Loaded from={loaded}>{() => page?.show(account.value) ?? <NoSuchPage />}</Loaded>
+        <Loaded from={loaded}>
+          {() => (page === undefined ? <NoSuchPage /> : <PageOf page={page} account={account.value} />)}
+        </Loaded>
       </main>
     </div>
   );

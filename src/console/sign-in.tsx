@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { ApiError, call } from './api.js';
 import type { Answer } from './commands.js';
 import { goAway } from './parts/draft.js';
-import { CodeField, Field } from './parts/fields.js';
+import { CodeField, Field, useField } from './parts/fields.js';
 import { Form } from './parts/form.js';
 import { Brand } from './parts/icons.js';
 import { Loaded, Problem } from './parts/parts.js';
@@ -21,13 +21,17 @@ function enter(begun: Begun): void {
 }
 
 export function SignIn() {
-  const [email, setEmail] = useState('');
-  const [password, setPassword] = useState('');
+  const email = useField('');
+  const password = useField('');
   const [code, setCode] = useState<string | undefined>(undefined);
   const work = async () => {
     try {
       enter(
-        await call<Begun>('POST', '/session', { email, password, ...(code === undefined ? {} : { code }) }),
+        await call<Begun>('POST', '/session', {
+          email: email.value,
+          password: password.value,
+          ...(code === undefined ? {} : { code }),
+        }),
       );
     } catch (error) {
       const needed = error instanceof ApiError && error.body.second_factor === 'needed';
@@ -50,15 +54,8 @@ export function SignIn() {
           </p>
         )}
         <Form label="Sign in" submit="Sign in" work={work}>
-          <Field label="E-mail" type="email" value={email} set={setEmail} complete="username" required />
-          <Field
-            label="Password"
-            type="password"
-            value={password}
-            set={setPassword}
-            complete="current-password"
-            required
-          />
+          <Field label="E-mail" type="email" {...email} complete="username" required />
+          <Field label="Password" type="password" {...password} complete="current-password" required />
           {code !== undefined && <CodeField value={code} set={setCode} />}
         </Form>
       </div>
@@ -87,10 +84,10 @@ type Invited = Answer<'showInvitation'>;
 
 export function Invitation() {
   const invitation = hash.value;
-  const [password, setPassword] = useState('');
+  const password = useField('');
   const found = useLoad(invitation, () => call<Invited>('POST', '/invitation', { invitation }));
   const work = async () => {
-    const begun = await call<Begun>('POST', '/invitation/accept', { invitation, password });
+    const begun = await call<Begun>('POST', '/invitation/accept', { invitation, password: password.value });
     // The link is used up, so it should not stay in the history.
     history.replaceState(null, '', '/');
     go('/');
@@ -114,8 +111,7 @@ export function Invitation() {
                 <Field
                   label="Password"
                   type="password"
-                  value={password}
-                  set={setPassword}
+                  {...password}
                   complete="new-password"
                   hint={`At least ${invited.password_length_min} characters. A few words are easier to remember than random characters.`}
                   required

@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
-import { Check, Field } from '../parts/fields.js';
+import { Check, Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 
 export function AccountSettings(props: {
@@ -11,10 +11,10 @@ export function AccountSettings(props: {
 }) {
   const { account, changed } = props;
   const { due_days, confirm_from, second_factor } = account.settings;
-  const [days, setDays] = useState(String(due_days));
-  const [isConfirmed, setIsConfirmed] = useState(confirm_from !== 'none');
-  const [from, setFrom] = useState(String(confirm_from === 'none' ? 1 : confirm_from));
-  const [isRequired, setIsRequired] = useState(second_factor === 'required');
+  const days = useField(String(due_days));
+  const isConfirmed = useField(confirm_from !== 'none');
+  const from = useField(String(confirm_from === 'none' ? 1 : confirm_from));
+  const isRequired = useField(second_factor === 'required');
   const [said, setSaid] = useState('');
   return (
     <section class="card">
@@ -25,9 +25,9 @@ export function AccountSettings(props: {
         work={async () => {
           setSaid('');
           await call('PATCH', `/accounts/${part(account.account_id)}`, {
-            due_days: Number(days),
-            confirm_from: isConfirmed ? Number(from) : 'none',
-            second_factor: isRequired ? 'required' : 'optional',
+            due_days: Number(days.value),
+            confirm_from: isConfirmed.value ? Number(from.value) : 'none',
+            second_factor: isRequired.value ? 'required' : 'optional',
           });
           await changed();
           setSaid('The settings hold from now on.');
@@ -36,31 +36,21 @@ export function AccountSettings(props: {
         <Field
           label="Days until a case is due"
           type="number"
-          value={days}
-          set={setDays}
+          {...days}
           hint="From the day when it was received. The due day of a single case can be changed."
           required
         />
         <Check
           label="A second privacy officer confirms deletions"
-          value={isConfirmed}
-          set={setIsConfirmed}
+          {...isConfirmed}
           hint="One person proposes a deletion, and another one submits the same list within 7 days. Programs with an API key need no confirmation."
         />
-        {isConfirmed && (
-          <Field
-            label="From how many users on"
-            type="number"
-            value={from}
-            set={setFrom}
-            hint="1: every deletion."
-            required
-          />
+        {isConfirmed.value && (
+          <Field label="From how many users on" type="number" {...from} hint="1: every deletion." required />
         )}
         <Check
           label="Everybody needs a second factor"
-          value={isRequired}
-          set={setIsRequired}
+          {...isRequired}
           hint="People without one see nothing of the account until they have set one up. Single sign-on has its own."
         />
       </Form>

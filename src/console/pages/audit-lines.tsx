@@ -1,12 +1,9 @@
 // Lines of the audit log in words: who did what. The reader can save all of them as a file.
 
-import { useState } from 'preact/hooks';
-import { csvOf } from '../../parsing/csv/write.js';
 import { call, part } from '../api.js';
 import { type Answer, actionText } from '../commands.js';
-import { saveFile } from '../parts/file.js';
 import { ActionButton } from '../parts/form.js';
-import { Pages, usePages } from '../parts/paged.js';
+import { DownloadAll, Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
 import { Table, type TextColumn } from '../parts/table.js';
 import { accounts } from '../session.js';
@@ -78,22 +75,6 @@ export function AuditLines(props: {
   };
   const next = (page: Answer<'listAudit'>) => (page.length < perPage ? undefined : page.at(-1));
   const log = usePages(query, load, next);
-  const [loaded, setLoaded] = useState<number | undefined>(undefined);
-  const download = async (signal: AbortSignal) => {
-    const all: AuditEntry[] = [];
-    let last: AuditEntry | undefined;
-    do {
-      setLoaded(all.length);
-      const page = await load(last);
-      all.push(...page);
-      last = next(page);
-    } while (last !== undefined && !signal.aborted);
-    setLoaded(undefined);
-    if (signal.aborted) return;
-    const header = [...columns.map(({ title }) => title), 'Request'];
-    const rows = all.map((each) => [...columns.map(({ text }) => text(each)), each.deletion_request_id]);
-    saveFile(`${file}.csv`, 'text/csv', csvOf([header, ...rows]));
-  };
   return (
     <>
       <Pages from={log} button="Earlier actions">
@@ -110,8 +91,18 @@ export function AuditLines(props: {
       </Pages>
       <div class="buttons">
         <ActionButton button="Load again" small work={async () => log.reload()} />
-        <ActionButton button="Download all as CSV" small work={download} />
-        {loaded !== undefined && <span role="status">{loaded.toLocaleString()} lines loaded…</span>}
+        <DownloadAll
+          button="Download all as CSV"
+          small
+          file={file}
+          load={load}
+          next={next}
+          header={[...columns.map(({ title }) => title), 'Request']}
+          rowsOf={(page) =>
+            page.map((each) => [...columns.map(({ text }) => text(each)), each.deletion_request_id])
+          }
+          says={(loaded) => <span role="status">{loaded.toLocaleString()} lines loaded…</span>}
+        />
       </div>
     </>
   );

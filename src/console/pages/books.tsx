@@ -1,9 +1,8 @@
 // The books of an environment: what happened to every record that it accepted on a day.
 
-import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { Field } from '../parts/fields.js';
+import { Field, useField } from '../parts/fields.js';
 import { Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -23,17 +22,17 @@ const terms = {
 } as const;
 
 export function Books({ environment }: { readonly environment: EnvironmentOfList }) {
-  const [day, setDay] = useState(() => new Date().toISOString().slice(0, 10));
-  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(day);
+  const day = useField(() => new Date().toISOString().slice(0, 10));
+  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(day.value);
   const books = useResource<Day>(
-    isDay ? `/environments/${part(environment.app_id)}/ledger?day=${day}` : undefined,
+    isDay ? `/environments/${part(environment.app_id)}/ledger?day=${day.value}` : undefined,
     everyMs,
   );
   return (
     <section class="card">
       <div class="head">
         <h2>What became of every record</h2>
-        <Field label="Day, UTC" type="date" value={day} set={setDay} />
+        <Field label="Day, UTC" type="date" {...day} />
       </div>
       <Help page="src/insights/ledger/README.md" about="the ledger">
         Every accepted record is counted again where it ended up, so a lost one would be noticed.

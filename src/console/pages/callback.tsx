@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
-import { Field } from '../parts/fields.js';
+import { Field, useField } from '../parts/fields.js';
 import { ActionButton, Form } from '../parts/form.js';
 import { Help, Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -13,7 +13,7 @@ import { may } from '../session.js';
 export function Callback({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/callback`;
   const callback = useResource<Answer<'showCallback'>>(path);
-  const [url, setUrl] = useState('');
+  const url = useField('');
   const [secret, setSecret] = useState('');
   const [said, setSaid] = useState('');
   return (
@@ -79,20 +79,14 @@ export function Callback({ account }: { readonly account: Account }) {
           submit="Set callback"
           inline
           work={async () => {
-            const created = await call<Answer<'setCallback'>>('PUT', path, { url: url.trim() });
+            const created = await call<Answer<'setCallback'>>('PUT', path, { url: url.value.trim() });
             setSecret(created.secret);
-            setUrl('');
+            url.set('');
             setSaid('');
             callback.reload();
           }}
         >
-          <Field
-            label="URL to call"
-            value={url}
-            set={setUrl}
-            hint="Setting it makes a new secret."
-            required
-          />
+          <Field label="URL to call" {...url} hint="Setting it makes a new secret." required />
         </Form>
       )}
     </section>

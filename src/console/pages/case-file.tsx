@@ -1,10 +1,9 @@
 // The file of a case: what it is about, what was done, and how it ends.
 
-import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
 import type { Case } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
-import { Field } from '../parts/fields.js';
+import { Field, useField } from '../parts/fields.js';
 import { ActionButton, Form } from '../parts/form.js';
 import { dayText, Facts, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -74,9 +73,9 @@ export function CaseFile(props: {
 
 /** What can be done with an open case. */
 function Open({ of, change }: { readonly of: Case; readonly change: (body: object) => Promise<void> }) {
-  const [due, setDue] = useState(of.due_on);
-  const [reference, setReference] = useState(of.reference);
-  const [result, setResult] = useState('');
+  const due = useField(of.due_on);
+  const reference = useField(of.reference);
+  const result = useField('');
   return (
     <>
       <p>
@@ -99,14 +98,14 @@ function Open({ of, change }: { readonly of: Case; readonly change: (body: objec
           inline
           work={() =>
             change({
-              ...(reference === of.reference ? {} : { reference }),
-              ...(due === of.due_on ? {} : { due_on: due }),
+              ...(reference.value === of.reference ? {} : { reference: reference.value }),
+              ...(due.value === of.due_on ? {} : { due_on: due.value }),
             })
           }
-          cannot={reference === of.reference && due === of.due_on ? 'Nothing is changed.' : ''}
+          cannot={reference.value === of.reference && due.value === of.due_on ? 'Nothing is changed.' : ''}
         >
-          <Field label="Reference" value={reference} set={setReference} required more={{ maxLength: 255 }} />
-          <Field label="Due on" type="date" value={due} set={setDue} required />
+          <Field label="Reference" {...reference} required more={{ maxLength: 255 }} />
+          <Field label="Due on" type="date" {...due} required />
         </Form>
       </details>
       <details>
@@ -114,12 +113,16 @@ function Open({ of, change }: { readonly of: Case; readonly change: (body: objec
         <Form
           label="Close the case"
           submit="Close case"
-          work={() => change({ state: 'closed', ...(result.trim() === '' ? {} : { result: result.trim() }) })}
+          work={() =>
+            change({
+              state: 'closed',
+              ...(result.value.trim() === '' ? {} : { result: result.value.trim() }),
+            })
+          }
         >
           <Field
             label="What became of it"
-            value={result}
-            set={setResult}
+            {...result}
             lines={2}
             hint="Such as: answered with the export. It is kept, so it must not name a user."
           />

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
 import type { Case } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
-import { Choice, Field } from '../parts/fields.js';
+import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
 import { dayText, Loaded, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -15,8 +15,8 @@ import { Due, doneText } from './case-words.js';
 const everyMs = 10_000;
 export function Cases({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/cases`;
-  const [state, setState] = useState<Case['state']>('open');
-  const cases = useResource<readonly Case[]>(`${path}?state=${state}`, everyMs);
+  const state = useField<Case['state']>('open');
+  const cases = useResource<readonly Case[]>(`${path}?state=${state.value}`, everyMs);
   const [isAdding, setIsAdding] = useState(false);
   const [shown, setShown] = useState<string | undefined>(undefined);
   return (
@@ -29,11 +29,10 @@ export function Cases({ account }: { readonly account: Account }) {
       </div>
       <section class="card">
         <div class="head">
-          <h2>{state === 'open' ? 'By the day when they are due' : 'The latest first'}</h2>
+          <h2>{state.value === 'open' ? 'By the day when they are due' : 'The latest first'}</h2>
           <Choice
             label="Show"
-            value={state}
-            set={setState}
+            {...state}
             options={[
               ['open', 'open cases'],
               ['closed', 'closed cases'],
@@ -49,7 +48,7 @@ export function Cases({ account }: { readonly account: Account }) {
               first={50}
               keyOf={({ case_id }) => case_id}
               empty={
-                state === 'closed'
+                state.value === 'closed'
                   ? 'No case is closed yet.'
                   : 'No case is open. When a person asks what you hold about them, or to be deleted, open a case: it says by when an answer is due, and keeps what was done.'
               }
@@ -62,7 +61,7 @@ export function Cases({ account }: { readonly account: Account }) {
                 },
                 { title: 'Due', text: ({ due_on }) => due_on, cell: (each) => <Due of={each} /> },
                 { title: 'Done', text: doneText },
-                state === 'open'
+                state.value === 'open'
                   ? { title: 'Opened by', text: ({ opened_by }) => opened_by }
                   : { title: 'Closed', time: ({ closed_at }) => closed_at, to: 'day' },
               ]}
@@ -97,8 +96,8 @@ export function Cases({ account }: { readonly account: Account }) {
 }
 
 function NewCase({ account, close }: { readonly account: Account; readonly close: () => void }) {
-  const [reference, setReference] = useState('');
-  const [received, setReceived] = useState(today());
+  const reference = useField('');
+  const received = useField(today());
   const days = account.settings.due_days;
   return (
     <Dialog title={`New case of ${account.name}`} close={close}>
@@ -112,16 +111,15 @@ function NewCase({ account, close }: { readonly account: Account; readonly close
         cancel={close}
         work={async () => {
           await call('POST', `/accounts/${part(account.account_id)}/cases`, {
-            reference,
-            received_on: received,
+            reference: reference.value,
+            received_on: received.value,
           });
           close();
         }}
       >
         <Field
           label="Reference"
-          value={reference}
-          set={setReference}
+          {...reference}
           hint="Your own name for it, such as a ticket. It is kept, so it must not name a user."
           required
           more={{ maxLength: 255 }}
@@ -129,8 +127,7 @@ function NewCase({ account, close }: { readonly account: Account; readonly close
         <Field
           label="Received on"
           type="date"
-          value={received}
-          set={setReceived}
+          {...received}
           hint={`An answer is due ${days} days later. An administrator sets how many; of one case you can change the day.`}
           required
         />

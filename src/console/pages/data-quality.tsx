@@ -1,11 +1,10 @@
 // Data quality: which records of an environment were refused, corrected or ignored.
 
-import { useState } from 'preact/hooks';
 import { type Account, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Choice } from '../parts/fields.js';
+import { Choice, useField } from '../parts/fields.js';
 import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -41,8 +40,11 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
   const path = `/environments/${part(environment.app_id)}`;
   const rejected = useResource<Answer<'listRejected'>>(`${path}/rejected`, everyMs);
   const stats = useResource<Answer<'showStats'>>(`${path}/stats`, everyMs);
-  const [span, setSpan] = useState<'hour' | 'week'>('week');
-  const rejections = useResource<Rejections>(`${path}/rejections?span=${span}`, chartEveryMs[span]);
+  const span = useField<'hour' | 'week'>('week');
+  const rejections = useResource<Rejections>(
+    `${path}/rejections?span=${span.value}`,
+    chartEveryMs[span.value],
+  );
   return (
     <>
       <section class="card">
@@ -50,8 +52,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
           <h2>Why records were refused</h2>
           <Choice
             label="Over"
-            value={span}
-            set={setSpan}
+            {...span}
             options={[
               ['hour', 'the last hour, by minutes'],
               ['week', 'the last week, by hours'],

@@ -1,13 +1,9 @@
 // What a deletion has found: rows by environment and table, what was counted for each of its users, and its certificate.
 
-import { useState } from 'preact/hooks';
-import { csvOf } from '../../parsing/csv/write.js';
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
-import { saveFile } from '../parts/file.js';
-import { ActionButton } from '../parts/form.js';
-import { Pages, usePages } from '../parts/paged.js';
+import { DownloadAll, Pages, usePages } from '../parts/paged.js';
 import { Facts, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { RowsByTable } from '../parts/rows-by-table.js';
@@ -90,30 +86,14 @@ function timeOf(at: string | undefined) {
   return at && <Time at={at} />;
 }
 
-const header = ['line of your list', 'records', 'similar users'];
-
 /** What was counted for each user. No names are kept, so users are shown by their line numbers in the list. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
+  const next = ({ cursor }: Page) => cursor;
   const load = (cursor?: string) =>
     call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);
-  const counted = usePages(path, load, ({ cursor }) => cursor);
-  const [loaded, setLoaded] = useState<number | undefined>(undefined);
+  const counted = usePages(path, load, next);
   const isExpired = Date.parse(deletion.evidence_until ?? '') <= Date.now();
   if (isExpired) return <p class="muted">What was found of each user is kept for 30 days only.</p>;
-  const download = async (signal: AbortSignal) => {
-    const all: Page['users'][number][] = [];
-    let cursor: string | undefined;
-    do {
-      setLoaded(all.length);
-      const page = await load(cursor);
-      all.push(...page.users);
-      cursor = page.cursor;
-    } while (cursor !== undefined && !signal.aborted);
-    setLoaded(undefined);
-    if (signal.aborted) return;
-    const csv = csvOf([header, ...all.map(({ place, rows, similar }) => [place + 1, rows, similar])]);
-    saveFile(`deletion-${deletion.deletion_request_id}.csv`, 'text/csv', csv);
-  };
   return (
     <>
       <Pages from={counted} button="More users">
@@ -136,10 +116,17 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
           />
         )}
       </Pages>
-      <ActionButton button="Download what was found of all users" work={download} />
-      {loaded !== undefined && (
-        <progress aria-label="Loaded for the download" max={deletion.targets} value={loaded} />
-      )}
+      <DownloadAll
+        button="Download what was found of all users"
+        file={`deletion-${deletion.deletion_request_id}`}
+        load={load}
+        next={next}
+        header={['line of your list', 'records', 'similar users']}
+        rowsOf={({ users }) => users.map(({ place, rows, similar }) => [place + 1, rows, similar])}
+        says={(loaded) => (
+          <progress aria-label="Loaded for the download" max={deletion.targets} value={loaded} />
+        )}
+      />
     </>
   );
 }

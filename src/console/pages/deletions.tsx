@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
-import { Choice, Field } from '../parts/fields.js';
+import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { durationText, Help, Time } from '../parts/parts.js';
@@ -19,12 +19,12 @@ import { Proposals } from './proposals.js';
 const everyMs = 2_000;
 
 export function Deletions({ account }: { readonly account: Account }) {
-  const [state, setState] = useState('');
-  const [wanted, setWanted] = useState('');
+  const state = useField('');
+  const wanted = useField('');
   const [reference, setReference] = useState('');
   const query = [
     `account_id=${part(account.account_id)}`,
-    ...(state === '' ? [] : [`state=${state}`]),
+    ...(state.value === '' ? [] : [`state=${state.value}`]),
     ...(reference === '' ? [] : [`reference=${part(reference)}`]),
   ].join('&');
   const deletions = usePages(
@@ -37,14 +37,14 @@ export function Deletions({ account }: { readonly account: Account }) {
     ({ cursor }) => cursor,
     everyMs,
   );
-  const [adding, setAdding] = useDraft(`${account.account_id} deletion`, false);
+  const adding = useDraft(`${account.account_id} deletion`, false);
   const [shown, setShown] = useState<Deletion | undefined>(undefined);
   return (
     <>
       <div class="head">
         <h1>Deletions</h1>
         {may('submitDeletion') && (
-          <button type="button" class="primary" onClick={() => setAdding(true)}>
+          <button type="button" class="primary" onClick={() => adding.set(true)}>
             New deletion
           </button>
         )}
@@ -55,17 +55,16 @@ export function Deletions({ account }: { readonly account: Account }) {
         <Help page="src/privacy/deletion/README.md" about="deletions">
           A deletion is complete when every kind of record was counted and nothing of its users was left.
         </Help>
-        <Form label="Find deletions" submit="Find" inline work={async () => setReference(wanted.trim())}>
-          <Choice
-            label="State"
-            value={state}
-            set={setState}
-            options={[['', 'any'], ...Object.entries(states)]}
-          />
+        <Form
+          label="Find deletions"
+          submit="Find"
+          inline
+          work={async () => setReference(wanted.value.trim())}
+        >
+          <Choice label="State" {...state} options={[['', 'any'], ...Object.entries(states)]} />
           <Field
             label="Name of the request"
-            value={wanted}
-            set={setWanted}
+            {...wanted}
             hint="Its reference, exactly as it was given. Empty: any."
           />
         </Form>
@@ -78,7 +77,7 @@ export function Deletions({ account }: { readonly account: Account }) {
               {...(pages.length === 1 ? { first: 20 } : {})}
               keyOf={({ deletion_request_id }) => deletion_request_id}
               empty={
-                state !== '' || reference !== ''
+                state.value !== '' || reference !== ''
                   ? 'No deletion on these pages matches.'
                   : may('submitDeletion')
                     ? 'Nobody was deleted yet. Begin with New deletion, or use the deletion API with an API key.'
@@ -132,11 +131,11 @@ export function Deletions({ account }: { readonly account: Account }) {
       {shown !== undefined && (
         <Evidence deletion={shown} account={account} close={() => setShown(undefined)} />
       )}
-      {adding && (
+      {adding.value && (
         <NewDeletion
           account={account}
           close={() => {
-            setAdding(false);
+            adding.set(false);
             deletions.reload();
           }}
         />

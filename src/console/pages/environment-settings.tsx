@@ -6,7 +6,7 @@ import { type LimitName, rateLimits } from '../../contract/limits.js';
 import { call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
-import { Check, Choice, Field } from '../parts/fields.js';
+import { Check, Choice, Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -80,24 +80,25 @@ function EnvironmentForm(props: {
   );
   const daysBefore = String(settings.retain_days ?? '');
   const allowed = settings.allowed_identities ?? [];
-  const [validation, setValidation] = useState(settings.validation);
+  const validation = useField(settings.validation);
   const [values, setValues] = useState<Readonly<Record<string, string>>>(limitsBefore);
-  const [main, setMain] = useState<'as' | 'main'>('as');
-  const [days, setDays] = useState(daysBefore);
-  const [allow, setAllow] = useState('');
+  const main = useField<'as' | 'main'>('as');
+  const days = useField(daysBefore);
+  const wantedDays = days.value.trim();
+  const allow = useField('');
   const [removed, setRemoved] = useState<readonly string[]>([]);
   const save = async () => {
     const changedLimits = limits
       .map(([name]) => [name, (values[name] ?? '').trim()] as const)
       .filter(([name, value]) => value !== limitsBefore[name])
       .map(([name, value]) => [name, value || 'default'] as const);
-    const words = allow.split('\n').filter((line) => line.trim() !== '');
+    const words = allow.value.split('\n').filter((line) => line.trim() !== '');
     await call('PATCH', `/environments/${part(environment.app_id)}`, {
-      ...(validation === settings.validation ? {} : { validation }),
-      ...(days.trim() === daysBefore ? {} : { retain_days: days.trim() || 'none' }),
+      ...(validation.value === settings.validation ? {} : { validation: validation.value }),
+      ...(wantedDays === daysBefore ? {} : { retain_days: wantedDays || 'none' }),
       ...(words.length === 0 ? {} : { allow_identities: words }),
       ...(removed.length === 0 ? {} : { disallow_identities: removed }),
-      ...(main === 'main' ? { main: true } : {}),
+      ...(main.value === 'main' ? { main: true } : {}),
       limits: Object.fromEntries(changedLimits),
     });
     await changed();
@@ -107,8 +108,7 @@ function EnvironmentForm(props: {
     <Form label={`Settings of ${environment.name}`} submit="Save" work={save} cancel={close}>
       <Choice
         label="Records that are not as they should be"
-        value={validation}
-        set={setValidation}
+        {...validation}
         options={[
           ['strict', 'are refused'],
           ['lenient', 'are corrected where possible'],
@@ -117,8 +117,7 @@ function EnvironmentForm(props: {
       {!environment.main && (
         <Choice
           label="Main Production"
-          value={main}
-          set={setMain}
+          {...main}
           options={[
             ['as', 'stays as it is'],
             ['main', 'becomes this environment'],
@@ -126,7 +125,7 @@ function EnvironmentForm(props: {
           hint="Only API keys of the main environment give tokens that delete users."
         />
       )}
-      {main === 'main' && (
+      {main.value === 'main' && (
         <p class="problem">
           Tokens and API keys of the present main environment delete nobody any more, at once. Programs need a
           key of {environment.name}.
@@ -134,21 +133,19 @@ function EnvironmentForm(props: {
       )}
       <Field
         label="Days that events are kept"
-        value={days}
-        set={setDays}
+        {...days}
         mode="numeric"
         hint="Empty: for ever. Users who send no event for so long are deleted, too."
       />
-      {days.trim() !== '' && days.trim() !== daysBefore && (
+      {wantedDays !== '' && wantedDays !== daysBefore && (
         <p class="problem">
-          Events of {environment.name} that were accepted more than {days.trim()} days ago are deleted within
-          a day. This cannot be undone.
+          Events of {environment.name} that were accepted more than {wantedDays} days ago are deleted within a
+          day. This cannot be undone.
         </p>
       )}
       <Field
         label="Words to allow as identities, one per line"
-        value={allow}
-        set={setAllow}
+        {...allow}
         lines={2}
         hint={`Identify refuses words such as null or user, since they would merge strangers for ever. ${
           allowed.length === 0 ? 'None is allowed now.' : `Allowed now: ${allowed.join(', ')}.`

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
-import { Choice, Field } from '../parts/fields.js';
+import { Choice, Field, useField } from '../parts/fields.js';
 import { SmallButton } from '../parts/form.js';
 import { Loaded } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
@@ -27,18 +27,17 @@ const listed = 20;
 
 export function EventNames({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(environment.app_id)}`;
-  const [days, setDays] = useState<'1' | '7' | '30'>('7');
-  const [wanted, setWanted] = useState('');
+  const days = useField<'1' | '7' | '30'>('7');
+  const wanted = useField('');
   const [shown, setShown] = useState<string | undefined>(undefined);
-  const names = useResource<Answer<'listEventNames'>>(`${path}/event-names?days=${days}`);
+  const names = useResource<Answer<'listEventNames'>>(`${path}/event-names?days=${days.value}`);
   return (
     <section class="card">
       <div class="head">
         <h2>Events</h2>
         <Choice
           label="Accepted in"
-          value={days}
-          set={setDays}
+          {...days}
           options={[
             ['1', 'the last day'],
             ['7', 'the last 7 days'],
@@ -49,11 +48,11 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       <Loaded from={names}>
         {(data) => (
           <>
-            {data.length > listed && <Field label="Find an event" value={wanted} set={setWanted} />}
+            {data.length > listed && <Field label="Find an event" {...wanted} />}
             <Table
               caption="Event names"
               copies
-              rows={data.filter(({ event }) => event.toLowerCase().includes(wanted.toLowerCase()))}
+              rows={data.filter(({ event }) => event.toLowerCase().includes(wanted.value.toLowerCase()))}
               first={listed}
               keyOf={({ event }) => event}
               empty={data.length === 0 ? noEvent : 'No event has this name.'}
@@ -87,7 +86,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       </Loaded>
       {shown !== undefined && (
         <Dialog title={`Properties of ${shown}`} close={() => setShown(undefined)}>
-          <Properties path={`${path}/event-properties`} event={shown} days={days} />
+          <Properties path={`${path}/event-properties`} event={shown} days={days.value} />
           <button type="button" onClick={() => setShown(undefined)}>
             Close
           </button>

@@ -1,13 +1,12 @@
 // Exports of an account: downloads of what is held about users.
 
-import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
-import { Choice } from '../parts/fields.js';
+import { Choice, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -29,13 +28,13 @@ function pathOf({ account_id }: Account): string {
 export function Exports({ account }: { readonly account: Account }) {
   const exports = useResource<Answer<'listExports'>>(pathOf(account), everyMs);
   const form = `${account.account_id} export`;
-  const [adding, setAdding] = useDraft(form, false);
-  const [zone, setZone] = useState(ownZone);
+  const adding = useDraft(form, false);
+  const zone = useField(ownZone);
   return (
     <section class="card">
       <div class="head">
         <h2>Exports</h2>
-        <button type="button" onClick={() => setAdding(true)}>
+        <button type="button" onClick={() => adding.set(true)}>
           New export
         </button>
       </div>
@@ -46,8 +45,7 @@ export function Exports({ account }: { readonly account: Account }) {
       {exports.data?.some(({ status }) => status === 'complete') && (
         <Choice
           label="Times in the zone of"
-          value={zone}
-          set={setZone}
+          {...zone}
           options={zones.map((name) => [name, name.replaceAll('_', ' ')] as const)}
           hint="Of the person who gets the download."
         />
@@ -77,7 +75,7 @@ export function Exports({ account }: { readonly account: Account }) {
               each.status === 'complete' && (
                 <a
                   class="button small"
-                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip&zone=${part(zone)}`}
+                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip&zone=${part(zone.value)}`}
                   download={`export-${each.user_export_id}.zip`}
                 >
                   Download
@@ -87,12 +85,12 @@ export function Exports({ account }: { readonly account: Account }) {
           />
         )}
       </Loaded>
-      {adding && (
+      {adding.value && (
         <NewExport
           account={account}
           form={form}
           close={() => {
-            setAdding(false);
+            adding.set(false);
             exports.reload();
           }}
         />

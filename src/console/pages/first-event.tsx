@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { Choice } from '../parts/fields.js';
+import { Choice, useField } from '../parts/fields.js';
 import { Copy } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
@@ -17,7 +17,7 @@ const everyMs = 1_000;
 export function FirstEvent({ environment }: { readonly environment: EnvironmentOfList }) {
   const [wasEmpty, setWasEmpty] = useState(false);
   const [first, setFirst] = useState<First | undefined>(undefined);
-  const [chosen, setChosen] = useState('0');
+  const chosen = useField('0');
   const path = `/environments/${part(environment.app_id)}/first-event`;
   const { data } = useResource<First>(first?.event ? undefined : path, everyMs);
   useEffect(() => {
@@ -42,15 +42,14 @@ export function FirstEvent({ environment }: { readonly environment: EnvironmentO
       </section>
     );
   }
-  const program = first.examples[Number(chosen)]?.program ?? '';
+  const program = first.examples[Number(chosen.value)]?.program ?? '';
   return (
     <section class="card">
       <div class="head">
         <h2>Send the first event of {environment.name}</h2>
         <Choice
           label="With"
-          value={chosen}
-          set={setChosen}
+          {...chosen}
           options={first.examples.map(({ name }, index) => [String(index), name] as const)}
         />
       </div>

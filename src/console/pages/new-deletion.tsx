@@ -6,7 +6,7 @@ import { type Account, call, part } from '../api.js';
 import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
-import { Check, Field } from '../parts/fields.js';
+import { Check, Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 
@@ -19,8 +19,9 @@ type FormProps = { readonly account: Account; readonly close: () => void };
 export function NewDeletion({ account, close: closeForm }: FormProps) {
   const form = `${account.account_id} deletion`;
   const users = useListOfUsers(form, counts.deletionTargetsMax);
-  const [reference, setReference] = useDraft(`${form} reference`, '');
-  const [suppress, setSuppress] = useDraft(`${form} suppress`, false);
+  const reference = useDraft(`${form} reference`, '');
+  const named = reference.value.trim();
+  const suppress = useDraft(`${form} suppress`, false);
   const [done, setDone] = useState(false);
   const [waits, setWaits] = useState(false);
   const { inCase, field } = useCase(account);
@@ -28,18 +29,18 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
     forgetDrafts(form);
     closeForm();
   };
-  const [typed, setTyped] = useState('');
+  const typed = useField('');
   const { list, sent = 0, requests } = users;
   const left = list.users.length - sent;
   const isMany = left >= confirmedUsersMin;
-  const isConfirmed = !isMany || typed.replace(/\D/g, '') === String(left);
+  const isConfirmed = !isMany || typed.value.replace(/\D/g, '') === String(left);
   const submit = async (signal: AbortSignal) => {
     const isDone = await users.send(signal, async (some, number) => {
       const answer = await call<Submitted>('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
         users: some,
         ...inCase,
-        ...(suppress ? { suppress } : {}),
-        ...(reference.trim() === '' ? {} : { reference: referenceOf(reference.trim(), number, requests) }),
+        ...(suppress.value ? { suppress: true } : {}),
+        ...(named === '' ? {} : { reference: referenceOf(named, number, requests) }),
       });
       setWaits(answer.status === 'awaits_confirmation');
     });
@@ -63,7 +64,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
     <Dialog title={`Delete users of ${account.name}`} close={closeForm}>
       <p>
         All records of these users are deleted, in every environment of the account. This cannot be undone.{' '}
-        {suppress
+        {suppress.value
           ? 'What is sent about them later is not stored until the suppression is lifted.'
           : 'What is sent about them after the submission stays.'}
       </p>
@@ -83,21 +84,18 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
         <PreviewOf of={users} account={account} inCase={inCase} />
         <Field
           label="Reference"
-          value={reference}
-          set={setReference}
+          {...reference}
           hint="Your own name for the request, such as a ticket. It is kept, so it must not name a user."
         />
         <Check
           label="Suppress these users, too"
-          value={suppress}
-          set={setSuppress}
+          {...suppress}
           hint="They are suppressed first, so that nothing that is sent about them later is stored."
         />
         {isMany && (
           <Field
             label="How many users are deleted?"
-            value={typed}
-            set={setTyped}
+            {...typed}
             mode="numeric"
             complete="off"
             hint="So many cannot be deleted by mistake: type the number that the button below names."

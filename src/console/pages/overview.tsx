@@ -1,10 +1,9 @@
 // Overview: whether all is well, what needs attention, how many records arrive, and which were refused.
 
-import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import type { Line } from '../parts/chart.js';
-import { Choice } from '../parts/fields.js';
+import { Choice, useField } from '../parts/fields.js';
 import { later } from '../parts/later.js';
 import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -25,16 +24,16 @@ const chartEveryMs = { hour: 30_000, week: 60_000 } as const;
 export function Overview({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}`;
   const overview = useResource<Answer<'showOverview'>>(`${path}/overview`, everyMs);
-  const [appId, setAppId] = useState('');
-  const [span, setSpan] = useState<'hour' | 'week'>('hour');
-  const of = appId === '' ? '' : `&app_id=${part(appId)}`;
+  const appId = useField('');
+  const span = useField<'hour' | 'week'>('hour');
+  const of = appId.value === '' ? '' : `&app_id=${part(appId.value)}`;
   const week = useResource<Traffic>(`${path}/traffic?span=week${of}`, chartEveryMs.week);
   const hour = useResource<Traffic>(
-    span === 'hour' ? `${path}/traffic?span=hour${of}` : undefined,
+    span.value === 'hour' ? `${path}/traffic?span=hour${of}` : undefined,
     chartEveryMs.hour,
   );
   const environment = account.environments.find(({ app_id, main }) =>
-    appId === '' ? main : app_id === appId,
+    appId.value === '' ? main : app_id === appId.value,
   );
   return (
     <>
@@ -43,8 +42,7 @@ export function Overview({ account }: { readonly account: Account }) {
         {account.environments.length > 1 && (
           <Choice
             label="Environment"
-            value={appId}
-            set={setAppId}
+            {...appId}
             options={[
               ['', 'all environments'],
               ...account.environments.map(({ app_id, name }) => [app_id, name] as const),
@@ -65,15 +63,14 @@ export function Overview({ account }: { readonly account: Account }) {
           <h2>Records over time</h2>
           <Choice
             label="Over"
-            value={span}
-            set={setSpan}
+            {...span}
             options={[
               ['hour', 'the last hour, by minutes'],
               ['week', 'the last week, by hours'],
             ]}
           />
         </div>
-        <Loaded from={span === 'hour' ? hour : week}>
+        <Loaded from={span.value === 'hour' ? hour : week}>
           {(data) => (
             <>
               <chart.Later>

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
-import { Field } from '../parts/fields.js';
+import { Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -89,8 +89,8 @@ export function OwnAccess() {
 }
 
 function NewPassword({ done }: { readonly done: () => void }) {
-  const [password, setPassword] = useState('');
-  const [next, setNext] = useState('');
+  const password = useField('');
+  const next = useField('');
   const [said, setSaid] = useState('');
   return (
     <details>
@@ -99,26 +99,18 @@ function NewPassword({ done }: { readonly done: () => void }) {
         label="Change your password"
         submit="Change password"
         work={async () => {
-          await call('PUT', '/password', { password, new_password: next });
-          setPassword('');
-          setNext('');
+          await call('PUT', '/password', { password: password.value, new_password: next.value });
+          password.set('');
+          next.set('');
           setSaid('Your password is changed, and your other sessions have ended.');
           done();
         }}
       >
-        <Field
-          label="Current password"
-          type="password"
-          value={password}
-          set={setPassword}
-          complete="current-password"
-          required
-        />
+        <Field label="Current password" type="password" {...password} complete="current-password" required />
         <Field
           label="New password"
           type="password"
-          value={next}
-          set={setNext}
+          {...next}
           complete="new-password"
           hint="At least 10 characters."
           required

@@ -1,10 +1,10 @@
 // The pages of the console, in the order of its navigation.
 
-import type { ComponentChildren } from 'preact';
+import { type ComponentChildren, Fragment } from 'preact';
 import type { Account } from '../api.js';
+import type { Right } from '../commands.js';
 import { Brand, type IconName } from '../parts/icons.js';
 import { later } from '../parts/later.js';
-import { may } from '../session.js';
 import { Overview } from './overview.js';
 
 const desk = later(() => import('./desk.js'));
@@ -22,10 +22,12 @@ export type Page = {
   readonly formerly?: string;
   readonly title: string;
   readonly icon: IconName;
-  /** Whether the person who is signed in may see the page; absent: everybody may. */
-  readonly isFor?: () => boolean;
-  /** `account`: the chosen account; undefined while there is none. */
-  readonly show: (account: Account | undefined) => ComponentChildren;
+  /** The command for whose sake a person sees the page; absent: everybody sees it. */
+  readonly isFor?: Right;
+  /** The page of an account. */
+  readonly show?: (account: Account) => ComponentChildren;
+  /** The page, for one that can be shown while there is no account. */
+  readonly showAlways?: (account: Account | undefined) => ComponentChildren;
 };
 
 export const pages: readonly Page[] = [
@@ -33,80 +35,60 @@ export const pages: readonly Page[] = [
     path: '/',
     title: 'Overview',
     icon: 'bars',
-    show: (account) => ofAccount(account, (chosen) => <Overview key={chosen.account_id} account={chosen} />),
+    show: (account) => <Overview account={account} />,
   },
   {
     path: '/keys-and-access',
     title: 'Keys and access',
     icon: 'key',
     formerly: '/privacy-and-security',
-    show: (account) =>
-      ofAccount(account, (chosen) => (
-        <rest.Later>{({ Security }) => <Security key={chosen.account_id} account={chosen} />}</rest.Later>
-      )),
+    show: (account) => <rest.Later>{({ Security }) => <Security account={account} />}</rest.Later>,
   },
   {
     path: '/users',
     title: 'Users',
     icon: 'person',
-    isFor: () => may('lookUpUser'),
-    show: (account) =>
-      ofAccount(account, (chosen) => (
-        <desk.Later>{({ Users }) => <Users key={chosen.account_id} account={chosen} />}</desk.Later>
-      )),
+    isFor: 'lookUpUser',
+    show: (account) => <desk.Later>{({ Users }) => <Users account={account} />}</desk.Later>,
   },
   {
     path: '/deletions',
     title: 'Deletions',
     icon: 'bin',
-    show: (account) =>
-      ofAccount(account, (chosen) => (
-        <desk.Later>{({ Deletions }) => <Deletions key={chosen.account_id} account={chosen} />}</desk.Later>
-      )),
+    show: (account) => <desk.Later>{({ Deletions }) => <Deletions account={account} />}</desk.Later>,
   },
   {
     path: '/cases',
     title: 'Cases',
     icon: 'folder',
-    isFor: () => may('listCases'),
-    show: (account) =>
-      ofAccount(account, (chosen) => (
-        <desk.Later>{({ Cases }) => <Cases key={chosen.account_id} account={chosen} />}</desk.Later>
-      )),
+    isFor: 'listCases',
+    show: (account) => <desk.Later>{({ Cases }) => <Cases account={account} />}</desk.Later>,
   },
   {
     path: '/data-quality',
     title: 'Data quality',
     icon: 'check',
-    show: (account) =>
-      ofAccount(account, (chosen) => (
-        <rest.Later>
-          {({ DataQuality }) => <DataQuality key={chosen.account_id} account={chosen} />}
-        </rest.Later>
-      )),
+    show: (account) => <rest.Later>{({ DataQuality }) => <DataQuality account={account} />}</rest.Later>,
   },
   {
     path: '/live',
     title: 'Live',
     icon: 'pulse',
-    isFor: () => may('watchLive'),
-    show: (account) =>
-      ofAccount(account, (chosen) => (
-        <rest.Later>{({ Live }) => <Live key={chosen.account_id} account={chosen} />}</rest.Later>
-      )),
+    isFor: 'watchLive',
+    show: (account) => <rest.Later>{({ Live }) => <Live account={account} />}</rest.Later>,
   },
   {
     path: '/operations',
     title: 'Operations',
     icon: 'servers',
-    isFor: () => may('showDeployment'),
-    show: () => <rest.Later>{({ Operations }) => <Operations />}</rest.Later>,
+    isFor: 'showDeployment',
+    showAlways: () => <rest.Later>{({ Operations }) => <Operations />}</rest.Later>,
   },
   {
     path: '/settings',
     title: 'Settings',
     icon: 'sliders',
-    show: (account) => (
+    showAlways: (account) => (
       <rest.Later>{({ Settings }) => <Settings key={account?.account_id} account={account} />}</rest.Later>
     ),
   },
@@ -114,18 +96,19 @@ export const pages: readonly Page[] = [
     path: '/api',
     title: 'API',
     icon: 'angles',
-    show: (account) => (
+    showAlways: (account) => (
       <rest.Later>{({ Reference }) => <Reference key={account?.account_id} account={account} />}</rest.Later>
     ),
   },
 ];
 
-function ofAccount(account: Account | undefined, show: (account: Account) => ComponentChildren) {
-  return account === undefined ? (
-    <p class="empty">There is no account yet. An operator creates one in Settings.</p>
-  ) : (
-    show(account)
-  );
+/** What a page shows. `account`: the chosen account; undefined while there is none. */
+export function PageOf(props: { readonly page: Page; readonly account: Account | undefined }) {
+  const { page, account } = props;
+  if (page.showAlways !== undefined) return <>{page.showAlways(account)}</>;
+  if (account === undefined)
+    return <p class="empty">There is no account yet. An operator creates one in Settings.</p>;
+  return <Fragment key={account.account_id}>{page.show?.(account)}</Fragment>;
 }
 
 /** The Event Visualizer, which is shown without the navigation. */

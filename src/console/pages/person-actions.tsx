@@ -6,7 +6,7 @@ import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Confirm } from '../parts/dialog.js';
-import { Field } from '../parts/fields.js';
+import { Field, useField } from '../parts/fields.js';
 import { may } from '../session.js';
 import { inRequest, type NameOfPerson, nameText } from './person-name.js';
 
@@ -22,8 +22,8 @@ export function PersonActions(props: {
   const of = `/accounts/${part(account.account_id)}`;
   const users = names.map(inRequest);
   const { inCase, field } = useCase(account);
-  const [reference, setReference] = useState('');
-  const why = reference.trim() === '' ? {} : { reference: reference.trim() };
+  const reference = useField('');
+  const why = reference.value.trim() === '' ? {} : { reference: reference.value.trim() };
   const isSuppressed = names.some(({ suppression }) => suppression.suppressed);
   const everywhere = `in every environment of ${account.name}`;
   const person = (
@@ -77,8 +77,7 @@ export function PersonActions(props: {
             asks={
               <Field
                 label="Why"
-                value={reference}
-                set={setReference}
+                {...reference}
                 hint="A reference of your own, such as a ticket. It is kept, so it must not name a user."
                 more={{ maxLength: 255 }}
               />

@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';
-import { CodeField, Field } from '../parts/fields.js';
+import { CodeField, Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Copy } from '../parts/parts.js';
 import { QrCode } from '../parts/qr-code.js';
@@ -12,25 +12,18 @@ export function SecondFactor({ open = false }: { readonly open?: boolean }) {
   const [offered, setOffered] = useState<{ readonly secret: string; readonly uri: string } | undefined>(
     undefined,
   );
-  const [password, setPassword] = useState('');
-  const [code, setCode] = useState('');
+  const password = useField('');
+  const code = useField('');
   const { value } = person;
   if (value == null) return null;
   const change = (second_factor: boolean) => {
     person.value = { ...value, second_factor };
     setOffered(undefined);
-    setPassword('');
-    setCode('');
+    password.set('');
+    code.set('');
   };
   const passwordField = (
-    <Field
-      label="Your password"
-      type="password"
-      value={password}
-      set={setPassword}
-      complete="current-password"
-      required
-    />
+    <Field label="Your password" type="password" {...password} complete="current-password" required />
   );
   if (value.second_factor) {
     return (
@@ -41,7 +34,7 @@ export function SecondFactor({ open = false }: { readonly open?: boolean }) {
           submit="Remove second factor"
           danger
           work={async () => {
-            await call('DELETE', '/second_factor', { password });
+            await call('DELETE', '/second_factor', { password: password.value });
             change(false);
           }}
         >
@@ -65,7 +58,11 @@ export function SecondFactor({ open = false }: { readonly open?: boolean }) {
           label="Set up a second factor"
           submit="Turn on"
           work={async () => {
-            await call('PUT', '/second_factor', { password, secret: offered.secret, code });
+            await call('PUT', '/second_factor', {
+              password: password.value,
+              secret: offered.secret,
+              code: code.value,
+            });
             change(true);
           }}
           cancel={() => setOffered(undefined)}
@@ -79,7 +76,7 @@ export function SecondFactor({ open = false }: { readonly open?: boolean }) {
             <code class="value">{offered.secret.replaceAll(/(.{4})(?=.)/g, '$1 ')}</code>
             <Copy text={offered.secret} what="key of the second factor" />
           </p>
-          <CodeField value={code} set={setCode} />
+          <CodeField {...code} />
           {passwordField}
         </Form>
       )}

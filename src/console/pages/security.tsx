@@ -4,9 +4,9 @@ import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
-import { Choice, Field } from '../parts/fields.js';
+import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
-import { Copy, Help, Loaded, Secret, Time } from '../parts/parts.js';
+import { Copy, Help, Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { may } from '../session.js';
@@ -68,16 +68,16 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
   const { app_id } = environment;
   const path = `/environments/${part(app_id)}`;
   const keys = useResource<Answer<'listKeys'>>(`${path}/keys`);
-  const [name, setName] = useState('');
+  const name = useField('');
   const [secret, setSecret] = useState('');
   const [rotating, setRotating] = useState<ApiKey | undefined>(undefined);
   const create = async () => {
     const taken = new Set(keys.data?.map((key) => key.name));
     const { api_key } = await call<Answer<'createKey'>>('POST', `${path}/key`, {
-      name: name.trim() || unusedName(taken),
+      name: name.value.trim() || unusedName(taken),
     });
     setSecret(api_key);
-    setName('');
+    name.set('');
     keys.reload();
   };
   return (
@@ -107,22 +107,8 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
                 cell: (key) => <span class={key.name === '' ? 'muted' : ''}>{nameOf(key)}</span>,
               },
               { title: 'Created', time: (key) => key.created_at },
-              {
-                title: 'Last used',
-                text: (key) => key.last_used_at ?? '',
-                cell: (key) =>
-                  key.last_used_at === null ? (
-                    <span class="muted">never</span>
-                  ) : (
-                    <Time at={key.last_used_at} />
-                  ),
-              },
-              {
-                title: 'Ends',
-                text: (key) => key.expires_at ?? '',
-                cell: (key) =>
-                  key.expires_at === null ? <span class="muted">never</span> : <Time at={key.expires_at} />,
-              },
+              { title: 'Last used', time: (key) => key.last_used_at, none: 'never' },
+              { title: 'Ends', time: (key) => key.expires_at, none: 'never' },
             ]}
             actions={
               may('rotateKey') &&
@@ -160,12 +146,7 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
       {/* Only once the list is loaded, which says what names are taken. */}
       {may('createKey') && keys.data !== undefined && (
         <Form label="New API key" submit="Create API key" inline work={create}>
-          <Field
-            label="Name of the new key"
-            value={name}
-            set={setName}
-            hint="For example, the program that will use it."
-          />
+          <Field label="Name of the new key" {...name} hint="For example, the program that will use it." />
         </Form>
       )}
       {rotating !== undefined && (
@@ -196,7 +177,7 @@ function Rotate(props: {
   readonly close: () => void;
   readonly done: (created: string) => void;
 }) {
-  const [overlap, setOverlap] = useState('24h');
+  const overlap = useField('24h');
   return (
     <Dialog title={`Rotate API key ${nameOf(props.apiKey)}`} close={props.close}>
       <p>A new key takes the place of this one. It is shown once.</p>
@@ -207,15 +188,14 @@ function Rotate(props: {
         work={async () => {
           const { api_key } = await call<Answer<'rotateKey'>>('PUT', `${props.path}/key`, {
             name: props.apiKey.name,
-            ...(overlap === '' ? {} : { overlap }),
+            ...(overlap.value === '' ? {} : { overlap: overlap.value }),
           });
           props.done(api_key);
         }}
       >
         <Choice
           label="The old key ends"
-          value={overlap}
-          set={setOverlap}
+          {...overlap}
           options={[
             ['', 'at once'],
             ['1h', 'in an hour'],
@@ -235,7 +215,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(app_id)}`;
   const settings = useResource<Answer<'showEnvironment'>>(path);
   const keys = useResource<Answer<'listWriteKeys'>>(`${path}/write-keys`);
-  const [newName, setNewName] = useState('');
+  const newName = useField('');
   const [secret, setSecret] = useState('');
   const change = async (body: object) => {
     await call('PATCH', path, body);
@@ -323,14 +303,14 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
           inline
           work={async () => {
             const created = await call<Answer<'createWriteKey'>>('POST', `${path}/write-keys`, {
-              name: newName.trim(),
+              name: newName.value.trim(),
             });
             setSecret(created.write_key);
-            setNewName('');
+            newName.set('');
             keys.reload();
           }}
         >
-          <Field label={`Name of the new write key of ${name}`} value={newName} set={setNewName} />
+          <Field label={`Name of the new write key of ${name}`} {...newName} />
         </Form>
       )}
     </section>
@@ -391,38 +371,38 @@ function Origins(props: {
   readonly origins: readonly string[] | undefined;
   readonly change: (body: object) => Promise<void>;
 }) {
-  const [text, setText] = useState(props.origins?.join('\n') ?? '');
-  const [any, setAny] = useState<'any' | 'listed'>(props.origins === undefined ? 'any' : 'listed');
+  const text = useField(props.origins?.join('\n') ?? '');
+  const any = useField<'any' | 'listed'>(props.origins === undefined ? 'any' : 'listed');
   return (
     <Form
       label={`Origins of ${props.name}`}
       submit="Save origins"
       work={() => {
-        const listed = text.split(/\s+/).filter((origin) => origin !== '');
-        return props.change({ origins: any === 'any' ? 'any' : listed.length === 0 ? ['none'] : listed });
+        const listed = text.value.split(/\s+/).filter((origin) => origin !== '');
+        return props.change({
+          origins: any.value === 'any' ? 'any' : listed.length === 0 ? ['none'] : listed,
+        });
       }}
     >
       <Choice
         label={`Pages that may write to ${props.name}`}
-        value={any}
-        set={setAny}
+        {...any}
         options={[
           ['any', 'of any site'],
           ['listed', 'of these origins only'],
         ]}
       />
-      {any === 'listed' && (
+      {any.value === 'listed' && (
         <Field
           label={`Origins of ${props.name}`}
-          value={text}
-          set={setText}
+          {...text}
           lines={3}
           hint="One per line, such as https://shop.example. Empty: no page."
         />
       )}
-      {any === 'listed' && text.trim() !== props.origins?.join('\n') && (
+      {any.value === 'listed' && text.value.trim() !== props.origins?.join('\n') && (
         <p class="problem">
-          {text.trim() === '' ? 'The messages of all pages' : 'Messages of pages of other origins'} are
+          {text.value.trim() === '' ? 'The messages of all pages' : 'Messages of pages of other origins'} are
           refused within a second.
         </p>
       )}

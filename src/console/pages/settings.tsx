@@ -6,7 +6,7 @@ import { type Role, roles } from '../../contract/roles.js';
 import { type Account, call, type EnvironmentOfList, type Person, part, reloadAccounts } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
-import { Choice, Field } from '../parts/fields.js';
+import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
 import { Copy, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -71,7 +71,7 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
 }
 
 function Environments({ account }: { readonly account: Account }) {
-  const [name, setName] = useState('');
+  const name = useField('');
   const [changing, setChanging] = useState<EnvironmentOfList | undefined>(undefined);
   return (
     <section class="card">
@@ -107,12 +107,14 @@ function Environments({ account }: { readonly account: Account }) {
           submit="Add environment"
           inline
           work={async () => {
-            await call('POST', `/accounts/${part(account.account_id)}/environments`, { name: name.trim() });
-            setName('');
+            await call('POST', `/accounts/${part(account.account_id)}/environments`, {
+              name: name.value.trim(),
+            });
+            name.set('');
             await reloadAccounts();
           }}
         >
-          <Field label="Name of the new environment" value={name} set={setName} required />
+          <Field label="Name of the new environment" {...name} required />
         </Form>
       )}
       {changing !== undefined && (
@@ -131,8 +133,8 @@ function People({ account }: { readonly account: Account }) {
   const people = useResource<Answer<'listPeople'>>(
     isOperator ? '/people' : `/people?account_id=${part(account.account_id)}`,
   );
-  const [email, setEmail] = useState('');
-  const [role, setRole] = useState<Role>('viewer');
+  const email = useField('');
+  const role = useField<Role>('viewer');
   const [link, setLink] = useState<{ readonly email: string; readonly url: string } | undefined>(undefined);
   const nameOfAccount = (id: string | null) =>
     id === null ? 'all' : (accounts.value.find(({ account_id }) => account_id === id)?.name ?? id);
@@ -231,20 +233,19 @@ function People({ account }: { readonly account: Account }) {
         inline
         work={async () => {
           const invitation = await call<Answer<'invitePerson'>>('POST', '/people', {
-            email,
-            role,
-            ...(role === 'operator' ? {} : { account_id: account.account_id }),
+            email: email.value,
+            role: role.value,
+            ...(role.value === 'operator' ? {} : { account_id: account.account_id }),
           });
           setLink(invitation);
-          setEmail('');
+          email.set('');
           people.reload();
         }}
       >
-        <Field label="E-mail of the new person" type="email" value={email} set={setEmail} required />
+        <Field label="E-mail of the new person" type="email" {...email} required />
         <Choice
           label={`Role in ${account.name}`}
-          value={role}
-          set={setRole}
+          {...role}
           options={roles
             .filter((each) => isOperator || each !== 'operator')
             .toReversed()
@@ -261,7 +262,7 @@ function stateOf({ state, invited_until }: Person): string {
 }
 
 function Accounts() {
-  const [name, setName] = useState('');
+  const name = useField('');
   return (
     <section class="card">
       <h2>Accounts</h2>
@@ -285,15 +286,14 @@ function Accounts() {
         submit="Create account"
         inline
         work={async () => {
-          await call('POST', '/accounts', { name: name.trim(), environments: ['Main Production'] });
-          setName('');
+          await call('POST', '/accounts', { name: name.value.trim(), environments: ['Main Production'] });
+          name.set('');
           await reloadAccounts();
         }}
       >
         <Field
           label="Name of the new account"
-          value={name}
-          set={setName}
+          {...name}
           hint="It begins with one environment, Main Production."
           required
         />

@@ -18,17 +18,17 @@ import { AuditLines } from './audit-lines.js';
 export function Suppressed({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/user_suppression`;
   const found = useResource<Answer<'showSuppressed'>>(path);
-  const [open, setOpen] = useDraft<'' | 'suppress' | 'lift'>(`${account.account_id} suppression`, '');
+  const open = useDraft<'' | 'suppress' | 'lift'>(`${account.account_id} suppression`, '');
   const [changes, setChanges] = useState(0);
   return (
     <section class="card" aria-label="Suppressed users">
       <div class="head">
         <h2>Suppressed users</h2>
         <div class="buttons">
-          <button type="button" onClick={() => setOpen('suppress')}>
+          <button type="button" onClick={() => open.set('suppress')}>
             Suppress a list
           </button>
-          <button type="button" onClick={() => setOpen('lift')}>
+          <button type="button" onClick={() => open.set('lift')}>
             Lift a list
           </button>
         </div>
@@ -52,13 +52,13 @@ export function Suppressed({ account }: { readonly account: Account }) {
         file="suppressions"
         empty="Nothing was suppressed or lifted yet. Deletions that suppress their users, too, are under Deletions."
       />
-      {open !== '' && (
+      {open.value !== '' && (
         <ByList
           account={account}
           path={path}
-          isLifted={open === 'lift'}
+          isLifted={open.value === 'lift'}
           close={() => {
-            setOpen('');
+            open.set('');
             setChanges(changes + 1);
             found.reload();
           }}
@@ -81,7 +81,7 @@ function ByList(props: {
   const { account, path, isLifted, close } = props;
   const form = `${account.account_id} suppression ${isLifted}`;
   const users = useListOfUsers(form, counts.exportUsersMax);
-  const [reference, setReference] = useDraft(`${form} reference`, '');
+  const reference = useDraft(`${form} reference`, '');
   const { inCase, field } = useCase(account);
   const left = usersText(users.list.users.length - (users.sent ?? 0));
   const forget = () => {
@@ -89,7 +89,7 @@ function ByList(props: {
     close();
   };
   const submit = async (signal: AbortSignal) => {
-    const why = reference.trim() === '' ? {} : { reference: reference.trim() };
+    const why = reference.value.trim() === '' ? {} : { reference: reference.value.trim() };
     const isDone = await users.send(signal, (some) =>
       call('POST', path, { users: some, suppress: !isLifted, ...why, ...inCase }),
     );
@@ -117,8 +117,7 @@ function ByList(props: {
         <ListFields of={users} to={isLifted ? 'store again' : 'suppress'} />
         <Field
           label="Why"
-          value={reference}
-          set={setReference}
+          {...reference}
           hint="A reference of your own, such as a ticket. It is kept, so it must not name a user."
           more={{ maxLength: 255 }}
         />

@@ -1,9 +1,9 @@
 // The events of a user, from the latest: all of them, or those with one name.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { call } from '../api.js';
 import type { Answer } from '../commands.js';
-import { Choice } from '../parts/fields.js';
+import { Choice, useField } from '../parts/fields.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Properties } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
@@ -16,14 +16,14 @@ export function TimeLine(props: {
   readonly onShown: () => void;
 }) {
   const { path, asked, events, onShown } = props;
-  const [wanted, setWanted] = useState('');
+  const wanted = useField('');
   const load = (cursor?: string) =>
     call<Answer<'readUserEvents'>>('POST', `${path}/events`, {
       ...asked,
-      ...(wanted === '' ? {} : { event: wanted.slice(1) }),
+      ...(wanted.value === '' ? {} : { event: wanted.value.slice(1) }),
       ...(cursor === undefined ? {} : { cursor }),
     });
-  const list = usePages(`${path} ${JSON.stringify(asked)} ${wanted}`, load, ({ cursor }) => cursor);
+  const list = usePages(`${path} ${JSON.stringify(asked)} ${wanted.value}`, load, ({ cursor }) => cursor);
   const isShown = list.pages.data !== undefined || list.pages.fault !== '';
   useEffect(() => {
     if (isShown) onShown();
@@ -35,8 +35,7 @@ export function TimeLine(props: {
         {events.length > 1 && (
           <Choice
             label="Show"
-            value={wanted}
-            set={setWanted}
+            {...wanted}
             options={[
               ['', 'all events'],
               // The `=` distinguishes a name from the empty value, which stands for all events.

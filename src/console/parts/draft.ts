@@ -5,19 +5,20 @@
 import { effect, type Signal, signal } from '@preact/signals';
 import { go, path } from '../router.js';
 import { onlyDenied, person } from '../session.js';
+import type { FieldState } from './fields.js';
 
 const drafts = new Map<string, Signal>();
 
-/** The value of a field and its setter. The name of a field begins with the id of the account that the form is about. */
-export function useDraft<Value>(name: string, first: Value): readonly [Value, (value: Value) => void] {
+/** Like `useField`, for a field whose value is kept. Its name begins with the id of the account that the form is about. */
+export function useDraft<Value>(name: string, first: Value): FieldState<Value> {
   const draft = (drafts.get(name) ?? signal(first)) as Signal<Value>;
   drafts.set(name, draft);
-  return [
-    draft.value,
-    (value) => {
+  return {
+    value: draft.value,
+    set: (value) => {
       draft.value = value;
     },
-  ];
+  };
 }
 
 /** Forgets the fields of a form that was sent or given up: those whose names begin with `prefix`. Without a prefix, forgets all. */

@@ -1,14 +1,17 @@
 // The fields of forms.
 
 import type { InputHTMLAttributes } from 'preact';
-import { useId } from 'preact/hooks';
+import { useId, useState } from 'preact/hooks';
 
-export function Check(props: {
-  readonly label: string;
-  readonly value: boolean;
-  readonly set: (value: boolean) => void;
-  readonly hint: string;
-}) {
+/** What a person enters in a field: its value and the function that sets it, to be passed to the field together. */
+export type FieldState<Value> = { readonly value: Value; readonly set: (value: Value) => void };
+
+export function useField<Value>(first: Value | (() => Value)): FieldState<Value> {
+  const [value, set] = useState(first);
+  return { value, set };
+}
+
+export function Check(props: FieldState<boolean> & { readonly label: string; readonly hint: string }) {
   const id = useId();
   return (
     <div class="field check">
@@ -20,20 +23,26 @@ export function Check(props: {
         onChange={(event) => props.set(event.currentTarget.checked)}
       />
       <label for={id}>{props.label}</label>
-      <p id={`${id}-hint`} class="hint">
-        {props.hint}
-      </p>
+      <Hint of={id} text={props.hint} />
     </div>
   );
 }
 
+/** What helps to fill in the field with this id, which names it in `aria-describedby`. */
+function Hint({ of, text }: { readonly of: string; readonly text: string | undefined }) {
+  return text === undefined ? null : (
+    <p id={`${of}-hint`} class="hint">
+      {text}
+    </p>
+  );
+}
+
 /** The field for the six digits of a second factor. */
-export function CodeField({ value, set }: { readonly value: string; readonly set: (value: string) => void }) {
+export function CodeField(code: FieldState<string>) {
   return (
     <Field
       label="Code"
-      value={value}
-      set={set}
+      {...code}
       mode="numeric"
       complete="one-time-code"
       hint="The six digits that your app shows now."
@@ -42,10 +51,8 @@ export function CodeField({ value, set }: { readonly value: string; readonly set
   );
 }
 
-export function Field(props: {
+type TextField = FieldState<string> & {
   readonly label: string;
-  readonly value: string;
-  readonly set: (value: string) => void;
   readonly hint?: string;
   readonly type?: 'text' | 'email' | 'password' | 'number' | 'date';
   readonly required?: boolean;
@@ -53,21 +60,12 @@ export function Field(props: {
   readonly mode?: 'numeric';
   readonly lines?: number;
   readonly more?: Pick<InputHTMLAttributes, 'id' | 'maxLength' | 'placeholder' | 'autocapitalize'>;
-}) {
+};
+
+export function Field(props: TextField) {
   const own = useId();
-  const {
-    label,
-    value,
-    set,
-    hint,
-    type = 'text',
-    required = false,
-    complete = 'off',
-    lines,
-    mode,
-    more,
-  } = props;
-  const id = more?.id ?? own;
+  const { value, set, hint, type = 'text', required = false, complete = 'off', lines, mode, more } = props;
+  const id = (more?.id as string | undefined) ?? own;
   const common = {
     id,
     value,
@@ -78,7 +76,7 @@ export function Field(props: {
   };
   return (
     <div class="field">
-      <label for={id}>{label}</label>
+      <label for={id}>{props.label}</label>
       {lines === undefined ? (
         <input
           {...common}
@@ -94,22 +92,18 @@ export function Field(props: {
       ) : (
         <textarea {...common} rows={lines} />
       )}
-      {hint !== undefined && (
-        <p id={`${id}-hint`} class="hint">
-          {hint}
-        </p>
-      )}
+      <Hint of={id} text={hint} />
     </div>
   );
 }
 
-export function Choice<Value extends string>(props: {
+type ChoiceField<Value> = FieldState<Value> & {
   readonly label: string;
-  readonly value: Value;
   readonly options: readonly (readonly [value: Value, text: string])[];
-  readonly set: (value: Value) => void;
   readonly hint?: string;
-}) {
+};
+
+export function Choice<Value extends string>(props: ChoiceField<Value>) {
   const id = useId();
   return (
     <div class="field">
@@ -126,11 +120,7 @@ export function Choice<Value extends string>(props: {
           </option>
         ))}
       </select>
-      {props.hint !== undefined && (
-        <p id={`${id}-hint`} class="hint">
-          {props.hint}
-        </p>
-      )}
+      <Hint of={id} text={props.hint} />
     </div>
   );
 }

@@ -2,6 +2,8 @@
 
 import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
+import { csvOf } from '../../parsing/csv/write.js';
+import { saveFile } from './file.js';
 import { ActionButton } from './form.js';
 import { Loaded } from './parts.js';
 import { type Resource, useLoad } from './resource.js';
@@ -59,6 +61,42 @@ export function usePages<Page, Cursor>(
       reload();
     },
   };
+}
+
+/**
+ * A button that loads a whole list, page by page, and saves it as CSV. `load` and `next` are those of `usePages`; `rowsOf` returns the rows of
+ * a page; `says` shows how many rows are loaded meanwhile.
+ */
+export function DownloadAll<Page, Cursor>(props: {
+  readonly button: string;
+  readonly small?: true;
+  readonly file: string;
+  readonly load: (after?: Cursor) => Promise<Page>;
+  readonly next: (page: Page) => Cursor | undefined;
+  readonly header: readonly string[];
+  readonly rowsOf: (page: Page) => readonly (readonly (string | number)[])[];
+  readonly says: (loaded: number) => ComponentChildren;
+}) {
+  const { load, next, rowsOf } = props;
+  const [loaded, setLoaded] = useState<number | undefined>(undefined);
+  const download = async (signal: AbortSignal) => {
+    const rows: (readonly (string | number)[])[] = [props.header];
+    let cursor: Cursor | undefined;
+    do {
+      setLoaded(rows.length - 1);
+      const page = await load(cursor);
+      rows.push(...rowsOf(page));
+      cursor = next(page);
+    } while (cursor !== undefined && !signal.aborted);
+    setLoaded(undefined);
+    if (!signal.aborted) saveFile(`${props.file}.csv`, 'text/csv', csvOf(rows));
+  };
+  return (
+    <>
+      <ActionButton button={props.button} small={props.small === true} work={download} />
+      {loaded !== undefined && props.says(loaded)}
+    </>
+  );
 }
 
 /** The pages that are loaded, and a button for the next one. */

@@ -25,21 +25,22 @@ export type TextColumn<Row> = Titled & {
   readonly isCopiedOnly?: true;
 };
 
-/** Times, empty where there is none. */
+/** Times, empty where there is none, or shown as `none`. */
 type TimeColumn<Row> = Titled & {
   readonly time: (row: Row) => string | null | undefined;
   readonly to?: 'day' | 'minute' | 'second';
+  readonly none?: string;
 };
 
 function asText<Row>(column: Column<Row>): TextColumn<Row> {
   if (!('time' in column)) return column;
-  const { time, to = 'minute', ...titled } = column;
+  const { time, to = 'minute', none, ...titled } = column;
   return {
     ...titled,
     text: (row) => time(row) ?? '',
     cell: (row) => {
       const at = time(row);
-      return at && <Time at={at} to={to} />;
+      return at ? <Time at={at} to={to} /> : none && <span class="muted">{none}</span>;
     },
   };
 }

@@ -25,29 +25,34 @@ type Chosen = ListChoices & { readonly of: string };
 
 /** The list of a form, divided into requests of at most `perRequestMax` users. The fields are drafts under the form's name. */
 export function useListOfUsers(form: string, perRequestMax: number) {
-  const [text, setText] = useDraft(`${form} text`, '');
-  const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
-  const [chosen, setChosen] = useDraft<Chosen>(`${form} choices`, { of: '' });
-  const [sent, setSent] = useDraft<Sent | undefined>(`${form} sent`, undefined);
+  const text = useDraft(`${form} text`, '');
+  const kind = useDraft<UserKind>(`${form} kind`, 'identity');
+  const chosen = useDraft<Chosen>(`${form} choices`, { of: '' });
+  const sending = useDraft<Sent | undefined>(`${form} sent`, undefined);
   // Choices made for one list do not apply to another.
-  const ofChoices = `${kind} ${/^[^\r\n]*/.exec(text)?.[0]}`;
-  const choices: ListChoices = chosen.of === ofChoices ? chosen : {};
+  const ofChoices = `${kind.value} ${/^[^\r\n]*/.exec(text.value)?.[0]}`;
+  const choices: ListChoices = chosen.value.of === ofChoices ? chosen.value : {};
   const { reader, fault } = useListReader();
   const list = useMemo(
-    () => reader?.readUserList(text, kind, choices) ?? { ...unread, ...(fault !== undefined && { fault }) },
-    [reader, fault, text, kind, chosen],
+    () =>
+      reader?.readUserList(text.value, kind.value, choices) ?? {
+        ...unread,
+        ...(fault !== undefined && { fault }),
+      },
+    [reader, fault, text.value, kind.value, chosen.value],
   );
-  const name = JSON.stringify([kind, list.separator, list.column, list.isHeading, text]);
+  const name = JSON.stringify([kind.value, list.separator, list.column, list.isHeading, text.value]);
   const all = list.users.length;
+  const sent = sending.value?.of === name ? sending.value.users : undefined;
   /** Sends the users that were not sent yet, request by request, until all are accepted or the person stops it. */
   const send = async (signal: AbortSignal, one: (users: Users, number: number) => Promise<unknown>) => {
-    let from = sent?.of === name ? sent.users : 0;
+    let from = sent ?? 0;
     while (from < all && !signal.aborted) {
       const some = list.users.slice(from, from + perRequestMax);
       const isTaken = await untilAccepted(signal, () => one(some, from / perRequestMax + 1));
       if (!isTaken) break;
       from += some.length;
-      setSent({ of: name, users: from });
+      sending.set({ of: name, users: from });
     }
     return from === all;
   };
@@ -56,17 +61,15 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     /** A changed list has another name. */
     name,
     text,
-    setText,
     kind,
-    setKind,
     choices,
-    choose: (one: ListChoices) => setChosen({ ...choices, ...one, of: ofChoices }),
+    choose: (one: ListChoices) => chosen.set({ ...choices, ...one, of: ofChoices }),
     list,
     /** Why the form cannot be sent. */
     cannot: all === 0 ? 'The list names nobody yet.' : '',
     requests: Math.max(1, Math.ceil(all / perRequestMax)),
     /** How many users of this list are sent; undefined before the first ones are. */
-    sent: sent?.of === name ? sent.users : undefined,
+    sent,
     send,
   };
 }
@@ -83,13 +86,12 @@ export function usersText(count: number): string {
 
 /** The fields for the list, for how it is read, and for whom it names. */
 export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: string }) {
-  const { text, setText, kind, setKind, list, requests } = of;
+  const { text, kind, list, requests } = of;
   return (
     <>
       <Choice
         label="The list has"
-        value={kind}
-        set={setKind}
+        {...kind}
         options={[
           ['identity', 'identities, such as e-mail addresses'],
           ['user_id', 'user ids (numbers)'],
@@ -98,14 +100,13 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
       />
       <Field
         label="Users, one per line"
-        value={text}
-        set={setText}
+        {...text}
         lines={8}
         hint="Or CSV. A first line with identity, email, user_id or anonymous_id says which column it is; else you are asked."
         required
       />
-      {of.reader !== undefined && <ListFile reader={of.reader} setText={setText} />}
-      {text.trim() !== '' && <ReadAs of={of} />}
+      {of.reader !== undefined && <ListFile reader={of.reader} setText={text.set} />}
+      {text.value.trim() !== '' && <ReadAs of={of} />}
       <p class="preview" role="status">
         {list.question === 'column' && 'No users yet: choose the column that has them.'}
         {list.question === 'heading' && 'No users yet: say whether the first line is one.'}
@@ -117,7 +118,7 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
           </>
         )}
       </p>
-      <FirstNames list={list} kind={kind} />
+      <FirstNames list={list} kind={kind.value} />
       <BadLines list={list} />
     </>
   );
@@ -277,7 +278,7 @@ export function PreviewOf(props: {
   readonly inCase: object;
 }) {
   const { of, account, inCase } = props;
-  const { list, name, kind } = of;
+  const { list, name } = of;
   const [previewed, setPreviewed] = useState<Previewed | undefined>(undefined);
   const [lookedUp, setLookedUp] = useState<number | undefined>(undefined);
   const { busy, fault, begin } = useWork();
@@ -322,22 +323,22 @@ export function PreviewOf(props: {
       {lookedUp !== undefined && all > perPreviewMax && (
         <progress aria-label="Previewed" max={all} value={lookedUp} />
       )}
-      {previewed?.of === name && <Found parts={previewed.parts} list={list} kind={kind} account={account} />}
+      {previewed?.of === name && <Found parts={previewed.parts} of={of} account={account} />}
     </>
   );
 }
 
 function Found(props: {
   readonly parts: readonly Preview[];
-  readonly list: UserList;
-  readonly kind: UserKind;
+  readonly of: ListOfUsers;
   readonly account: Account;
 }) {
-  const { parts, list, kind, account } = props;
+  const { parts, account } = props;
+  const { list, kind } = props.of;
   const usersFound = parts.reduce((sum, { users_found }) => sum + users_found, 0);
   const unclear = parts.flatMap((each) => each.unclear);
   const missing = list.users.length - usersFound;
-  const nameOf = ({ place }: Preview['unclear'][number]) => list.users[place]?.[kind] ?? '';
+  const nameOf = ({ place }: Preview['unclear'][number]) => list.users[place]?.[kind.value] ?? '';
   return (
     <div class="found">
       <p role="status">

@@ -2,7 +2,7 @@
 // ADMIN_TOKEN or are signed in to the console.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Field } from '../parts/fields.js';
+import { Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Problem } from '../parts/parts.js';
 import { hash } from '../router.js';
@@ -14,8 +14,8 @@ import { begin, cleared, heard, pairAgain, pauseOrResume, type State, signedIn }
 export function Visualizer({ isOff }: { readonly isOff: boolean }) {
   const [state, setState] = useState(() => begin(isOff));
   const change = (by: (known: State) => Partial<State>) => setState((known) => ({ ...known, ...by(known) }));
-  const [token, setToken] = useState('');
-  const [code, setCode] = useState(() => new URLSearchParams(hash.value).get('code') ?? '');
+  const token = useField('');
+  const code = useField(() => new URLSearchParams(hash.value).get('code') ?? '');
   const connection = useRef<Connection | undefined>(undefined);
   const { phase, asksToken, focus, appId, rows, held, isPaused } = state;
   useEffect(() => {
@@ -23,7 +23,7 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
     return () => connection.current?.leave();
   }, []);
   useEffect(() => {
-    if (person.value != null && token === '') change(signedIn);
+    if (person.value != null && token.value === '') change(signedIn);
   }, [person.value]);
   useLayoutEffect(() => {
     const element = document.getElementById(focus.on);
@@ -36,13 +36,13 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
       connection.current?.leave();
       change(() => ({ problem: '' }));
       // Without a token, the service identifies the person who is signed in to the console.
-      connection.current = connect(asksToken ? token : undefined, code, (said) => {
+      connection.current = connect(asksToken ? token.value : undefined, code.value, (said) => {
         change((known) => heard(known, said));
         if (['paired', 'refused', 'lost'].includes(said.type)) settle();
       });
     });
   const again = () => {
-    setCode('');
+    code.set('');
     change(() => ({ ...pairAgain, notice: '', focus: { on: 'code' } }));
   };
   return (
@@ -78,16 +78,14 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
                 <Field
                   label="ADMIN_TOKEN"
                   type="password"
-                  value={token}
-                  set={setToken}
+                  {...token}
                   required
                   more={{ id: 'token', maxLength: 1000 }}
                 />
               )}
               <Field
                 label="Code on the device"
-                value={code}
-                set={setCode}
+                {...code}
                 required
                 more={{ id: 'code', maxLength: 20, placeholder: 'K7P-3XM', autocapitalize: 'characters' }}
               />
