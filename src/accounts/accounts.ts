@@ -6,7 +6,6 @@ import type { AdministrationAnswers } from '../contract/administration-answers.j
 import { AdministrationError } from '../contract/errors.js';
 import { administration, cases, type LimitName, lengths } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
-import { registryKeys } from '../redis/keys.js';
 import type { Account, Environment } from '../registry/documents.js';
 import {
   accountNamed,
@@ -15,11 +14,11 @@ import {
   environmentNamed,
   environmentsOf,
   type RegistrySnapshot,
-  readLoaded,
+  readDocument,
   readRegistry,
 } from '../registry/registry.js';
+import { hashSecret, newSecret } from '../registry/secrets.js';
 import { outgrows } from './account-size.js';
-import { hashImportToken, newImportToken } from './import-tokens.js';
 
 type AccountView = AdministrationAnswers['listAccounts'][number];
 
@@ -95,10 +94,7 @@ export async function setAccount(
 
 /** Whether an account's deletions are erased at once. Throws StateNotLoaded when Redis was emptied. */
 export async function erasesNow(redis: Redis, accountId: string): Promise<boolean> {
-  const [text] = await readLoaded(redis, (transaction) =>
-    transaction.hget(registryKeys.documents, `account:${accountId}`),
-  );
-  return typeof text === 'string' && (JSON.parse(text) as Account).erase === 'now';
+  return (await readDocument(redis, `account:${accountId}`))?.erase === 'now';
 }
 
 /** Adds an environment to an account. */
@@ -149,7 +145,7 @@ export async function setEnvironment(
   settings: EnvironmentSettings,
 ): Promise<ChangedEnvironment> {
   const { importUntilMs } = settings;
-  const importToken = typeof importUntilMs === 'number' ? newImportToken() : undefined;
+  const importToken = typeof importUntilMs === 'number' ? newSecret('sli_') : undefined;
   return changeRegistry(redis, (snapshot) => {
     const { import_until, import_token_hash, ...before } = environmentNamed(snapshot, appId);
     if (settings.writeKey === 'required' && before.write_key !== 'required') {
@@ -184,7 +180,7 @@ export async function setEnvironment(
         ? {}
         : {
             import_until: new Date(importUntilMs as number).toISOString(),
-            import_token_hash: hashImportToken(importToken),
+            import_token_hash: hashSecret(importToken),
           }),
     } as Environment;
     const changes = [environmentChange(after)];

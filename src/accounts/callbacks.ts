@@ -1,14 +1,13 @@
 // Where an account wants to be called when one of its deletions is complete: an address, and the secret that proves that a call is genuine.
 // Every function settles when the change is in Redis.
 
-import { randomBytes } from 'node:crypto';
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { callbacks } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
-import { registryKeys } from '../redis/keys.js';
 import type { Callback } from '../registry/documents.js';
-import { accountNamed, changeRegistry, readLoaded, readRegistry } from '../registry/registry.js';
+import { accountNamed, changeRegistry, readDocument, readRegistry } from '../registry/registry.js';
+import { newSecret } from '../registry/secrets.js';
 
 type CallbackView = AdministrationAnswers['showCallback'];
 
@@ -24,7 +23,7 @@ export async function setCallback(
     throw new AdministrationError(
       'the URL leads to an address that callbacks may not reach: use a public one, or ask an operator to allow it with CALLBACK_ALLOW',
     );
-  const secret = `slc_${randomBytes(32).toString('base64url')}`;
+  const secret = newSecret('slc_');
   const document: Callback = { account_id: accountId, url, secret, created_at: new Date().toISOString() };
   return changeRegistry(redis, (snapshot) => {
     accountNamed(snapshot, accountId);
@@ -53,11 +52,8 @@ export async function showCallback(redis: Redis, accountId: string): Promise<Cal
 }
 
 /** The callback of an account; undefined if it has none. Throws StateNotLoaded when Redis was emptied. */
-export async function readCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
-  const [text] = await readLoaded(redis, (transaction) =>
-    transaction.hget(registryKeys.documents, `callback:${accountId}`),
-  );
-  return typeof text === 'string' ? (JSON.parse(text) as Callback) : undefined;
+export function readCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
+  return readDocument(redis, `callback:${accountId}`);
 }
 
 function checkUrl(text: string): void {

@@ -2,7 +2,6 @@
 // key is revoked, replaced or expired, or the environment is no longer main; then they never become valid again. Only hashes of keys and
 // tokens are stored; they are compared in constant time.
 
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { StateNotLoaded } from '../contract/errors.js';
 import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
@@ -11,8 +10,8 @@ import { findOrConfirmAbsence } from '../redis/replicas.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { countWithin } from '../redis/transactions.js';
 import type { ApiKeys, Environment, Key } from '../registry/documents.js';
-import { hashKey } from '../registry/keys.js';
 import { readLoaded } from '../registry/registry.js';
+import { areEqual, hashSecret, newSecret } from '../registry/secrets.js';
 import { liveKeys, noteApiKeyUse } from './api-keys.js';
 
 /** Who calls: the account, and the key of its token. */
@@ -55,25 +54,25 @@ export async function mintToken(
   const found = await findOrConfirmAbsence(redis, registryKeys.documents, async () => {
     const { environment, keys, nowMs } = await readAccess(redis, appId);
     hasKeys = keys.length > 0;
-    const key = keyOf(keys, hashKey(apiKey));
+    const key = keyOf(keys, hashSecret(apiKey));
     return key === undefined || environment?.main !== true ? undefined : { environment, key, nowMs };
   });
   if (found === undefined) {
     // Failures are counted before the answer, so of many simultaneous requests no more than the limit learn that they are wrong. All
     // app_ids without a key are counted together, since otherwise anybody could make any number of keys in Redis.
-    const counted = digestOf(`${hasKeys ? appId : ''}\0${network}`);
+    const counted = hashSecret(`${hasKeys ? appId : ''}\0${network}`);
     const failures = await countWithin(redis, registryKeys.tokenFailures(counted), 60_000);
     return failures > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
   const { environment, key, nowMs } = found;
-  const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
+  const accessToken = newSecret('slt_');
   const record: TokenRecord = { app_id: appId, key_hash: key.hash, main_id: environment.main_id };
   const [waitMs] = await Promise.all([
     runScript(
       redis,
       scripts.issueToken,
       [
-        registryKeys.token(digestOf(accessToken)),
+        registryKeys.token(hashSecret(accessToken)),
         registryKeys.liveTokens(key.hash),
         registryKeys.issuedTokens(environment.account_id),
       ],
@@ -98,7 +97,7 @@ export function callerOfToken(redis: Redis, accessToken: string): Promise<Caller
 }
 
 async function findCaller(redis: Redis, accessToken: string): Promise<Caller | undefined> {
-  const text = await redis.get(registryKeys.token(digestOf(accessToken)));
+  const text = await redis.get(registryKeys.token(hashSecret(accessToken)));
   if (text === null) {
     if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();
     return undefined;
@@ -129,13 +128,13 @@ function isMainStill({ main, main_id }: Environment, mainId: string | undefined)
 
 /** Whether a token may ask for another status in this second. */
 export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
-  const key = registryKeys.statusRequests(digestOf(accessToken));
+  const key = registryKeys.statusRequests(hashSecret(accessToken));
   return (await countWithin(redis, key, 1_000)) <= deletions.statusRequestsPerSecondMax;
 }
 
 /** Whether a token may submit another list of suppressed users in this second. */
 export async function allowSuppressionRequest(redis: Redis, accessToken: string): Promise<boolean> {
-  const key = registryKeys.suppressionRequests(digestOf(accessToken));
+  const key = registryKeys.suppressionRequests(hashSecret(accessToken));
   return (await countWithin(redis, key, 1_000)) <= suppressions.requestsPerSecondMax;
 }
 
@@ -162,12 +161,4 @@ function keyOf(keys: readonly Key[], hash: string): Key | undefined {
   for (const key of keys) if (areEqual(key.hash, hash)) found = key;
   if (keys.length === 0) areEqual(noHash, hash);
   return found;
-}
-
-function digestOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
-}
-
-function areEqual(a: string, b: string): boolean {
-  return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 }

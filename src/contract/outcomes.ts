@@ -101,7 +101,11 @@ export type Rejection = {
   readonly field?: string;
 };
 
-export function rejection(code: OutcomeCode, message: string, field?: string): Rejection {
+export function rejection(
+  code: OutcomeCode,
+  message: string = outcomes[code].meaning,
+  field?: string,
+): Rejection {
   return field === undefined ? { code, message } : { code, message, field };
 }
 

@@ -5,17 +5,15 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { deleteEqual } from '../redis/lease.js';
 import { type Backup, backupsKey } from './documents.js';
-import { type Change, changeRegistry, readLoaded, readRegistry, readTime } from './registry.js';
+import { type Change, changeRegistry, readDocument, readRegistry, readTime } from './registry.js';
 
 /**
  * The backups that are still kept, the newest first. Redis's clock decides, since a worker's may be wrong. Throws StateNotLoaded when
  * Redis was emptied.
  */
 export async function readBackups(redis: Redis): Promise<Backup[]> {
-  const [text] = await readLoaded(redis, (transaction) =>
-    transaction.hget(registryKeys.documents, backupsKey),
-  );
-  return typeof text === 'string' ? keptAt(JSON.parse(text) as Backup[], await readTime(redis)) : [];
+  const backups = await readDocument(redis, backupsKey);
+  return backups === undefined ? [] : keptAt(backups, await readTime(redis));
 }
 
 /**

@@ -193,30 +193,34 @@ export type SecondFactor = {
   readonly last_code: number;
 };
 
-export type DocumentKind =
-  | 'deployment'
-  | 'account'
-  | 'environment'
-  | 'api_key'
-  | 'key_use'
-  | 'write_keys'
-  | 'program_keys'
-  | 'backups'
-  | 'signing_key'
-  | 'callback'
-  | 'shard_servers'
-  | 'person'
-  | 'former_people';
+/** What a document of each kind is. */
+export type Documents = {
+  deployment: Deployment;
+  account: Account;
+  environment: Environment;
+  api_key: ApiKeys;
+  key_use: KeyUse;
+  write_keys: WriteKeys;
+  program_keys: ProgramKeys;
+  backups: readonly Backup[];
+  signing_key: SigningKey;
+  callback: Callback;
+  shard_servers: ShardServers;
+  person: Person;
+  former_people: FormerPeople;
+};
 
 /** "<kind>:<id>" */
-export type DocumentKey = `${DocumentKind}:${string}`;
+export type DocumentKey = KeyOf<keyof Documents>;
 
-export const deploymentKey: DocumentKey = 'deployment:';
+export type KeyOf<Kind extends keyof Documents> = `${Kind}:${string}`;
+
+export const deploymentKey = 'deployment:' as const;
 
 /** The list of backups. */
-export const backupsKey: DocumentKey = 'backups:';
+export const backupsKey = 'backups:' as const;
 
-export const signingKeyKey: DocumentKey = 'signing_key:';
+export const signingKeyKey = 'signing_key:' as const;
 
 /** Missing while CLICKHOUSE_URL has never named more than one server. */
-export const shardServersKey: DocumentKey = 'shard_servers:';
+export const shardServersKey = 'shard_servers:' as const;

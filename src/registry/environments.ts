@@ -10,8 +10,8 @@ import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import { sharing } from '../wait.js';
 import type { Deployment, Environment } from './documents.js';
-import { hashKey } from './keys.js';
 import { type RegistrySnapshot, readChanges, readRegistry } from './registry.js';
+import { hashSecret } from './secrets.js';
 
 /** An environment as requests need it. */
 export type LiveEnvironment = {
@@ -145,8 +145,8 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       await refreshAnew();
       return environments.get(appId);
     },
-    ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),
-    ofProgramKey: (key) => byProgramHash.get(hashKey(key)),
+    ofWriteKey: (writeKey) => byKeyHash.get(hashSecret(writeKey)),
+    ofProgramKey: (key) => byProgramHash.get(hashSecret(key)),
     ofImport: (hash) => {
       const found = byImportHash.get(hash);
       return found !== undefined && found.untilMs > Date.now() ? found.environment : undefined;

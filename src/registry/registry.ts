@@ -10,22 +10,7 @@ import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
 import { sharing } from '../wait.js';
-import type {
-  Account,
-  ApiKeys,
-  Backup,
-  Callback,
-  Deployment,
-  DocumentKey,
-  DocumentKind,
-  Environment,
-  FormerPeople,
-  Person,
-  ProgramKeys,
-  ShardServers,
-  SigningKey,
-  WriteKeys,
-} from './documents.js';
+import type { Account, Deployment, DocumentKey, Documents, Environment, KeyOf } from './documents.js';
 
 /** All documents as they were at one version. */
 export type RegistrySnapshot = Readonly<ReturnType<typeof snapshotOf>>;
@@ -48,6 +33,15 @@ export async function readLoaded(
 }
 
 type Transaction = ReturnType<Redis['multi']>;
+
+/** One document; undefined if there is none. Throws StateNotLoaded when Redis was emptied. */
+export async function readDocument<Kind extends keyof Documents>(
+  redis: Redis,
+  key: KeyOf<Kind>,
+): Promise<Documents[Kind] | undefined> {
+  const [text] = await readLoaded(redis, (transaction) => transaction.hget(registryKeys.documents, key));
+  return typeof text === 'string' ? (JSON.parse(text) as Documents[Kind]) : undefined;
+}
 
 /** The registry's version, which changes whenever a document does, and how many times sessions were ended. */
 export async function readChanges(redis: Redis): Promise<{ version: string; endings: string }> {
@@ -140,30 +134,30 @@ function snapshotOf(version: string, documents: ReadonlyMap<string, unknown>) {
     const ofKind = kinds.get(kind) ?? new Map<string, unknown>();
     kinds.set(kind, ofKind.set(key.slice(colon + 1), document));
   }
-  const all = <Document>(kind: DocumentKind) =>
-    (kinds.get(kind) ?? new Map()) as ReadonlyMap<string, Document>;
+  const all = <Kind extends keyof Documents>(kind: Kind) =>
+    (kinds.get(kind) ?? new Map()) as ReadonlyMap<string, Documents[Kind]>;
   /** The document of a kind that has only one, under an empty id. */
-  const only = <Document>(kind: DocumentKind) => all<Document>(kind).get('');
+  const only = <Kind extends keyof Documents>(kind: Kind) => all(kind).get('');
   return {
     version,
     /** Undefined if this Redis has none: at a first start, or after it was emptied. */
-    deployment: only<Deployment>('deployment'),
-    accounts: all<Account>('account'),
-    environments: all<Environment>('environment'),
-    apiKeys: all<ApiKeys>('api_key'),
-    writeKeys: all<WriteKeys>('write_keys'),
+    deployment: only('deployment'),
+    accounts: all('account'),
+    environments: all('environment'),
+    apiKeys: all('api_key'),
+    writeKeys: all('write_keys'),
     /** By account; those of operators by an empty name. */
-    programKeys: all<ProgramKeys>('program_keys'),
-    people: all<Person>('person'),
+    programKeys: all('program_keys'),
+    people: all('person'),
     /** By account. */
-    formerPeople: all<FormerPeople>('former_people'),
-    backups: only<readonly Backup[]>('backups') ?? [],
+    formerPeople: all('former_people'),
+    backups: only('backups') ?? [],
     /** Undefined if it is not made yet. */
-    signingKey: only<SigningKey>('signing_key'),
+    signingKey: only('signing_key'),
     /** By account. */
-    callbacks: all<Callback>('callback'),
+    callbacks: all('callback'),
     /** Undefined until there is more than one ClickHouse server. */
-    shardServers: only<ShardServers>('shard_servers'),
+    shardServers: only('shard_servers'),
   };
 }
 

@@ -42,11 +42,11 @@ import { audited } from '../../src/registry/audit/audit.js';
 import { readBackups } from '../../src/registry/backups.js';
 import { deploymentKey } from '../../src/registry/documents.js';
 import { followEnvironments, type LiveEnvironment } from '../../src/registry/environments.js';
-import { hashKey } from '../../src/registry/keys.js';
 import { LoadInterrupted, type Loading } from '../../src/registry/loading.js';
 import { readMirror } from '../../src/registry/mirror.js';
 import { copyChanges, kindsOfCopies, listEarlier, listUncopied } from '../../src/registry/outbox.js';
 import { changeRegistry, readRegistry } from '../../src/registry/registry.js';
+import { hashSecret } from '../../src/registry/secrets.js';
 import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
 import { atPort } from '../harness/clickhouse.js';
@@ -173,7 +173,7 @@ test('an emptied Redis gets everything back from ClickHouse: accounts, settings,
   const found = await readRegistry(redis);
   assert.deepEqual(found.accounts, kept.accounts);
   assert.deepEqual(found.environments, kept.environments);
-  assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.keys[0]?.hash, hashKey(apiKey));
+  assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.keys[0]?.hash, hashSecret(apiKey));
   assert.notEqual(found.version, kept.version, 'a process that read before must see a change');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), highest);
 });
@@ -976,7 +976,7 @@ test('an API key is shown at its creation only, and stored as a hash', async () 
   assert.notEqual(first, second);
   const documents = JSON.stringify(await redis.hgetall(registryKeys.documents));
   assert.ok(!documents.includes(first) && !documents.includes(second));
-  assert.ok(documents.includes(hashKey(second)));
+  assert.ok(documents.includes(hashSecret(second)));
   assert.deepEqual(Object.keys(await showApiKey(redis, appId)), ['app_id', 'created_at']);
 });
 

@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hashImportToken } from '../../src/accounts/import-tokens.js';
 import { type RateLimit, rateLimitOf } from '../../src/contract/limits.js';
 import { largeBodiesOfServers } from '../../src/http/endpoints/byte-allowance.js';
 import type { Exchange } from '../../src/http/protocol/exchange.js';
 import type { LiveEnvironment } from '../../src/registry/environments.js';
+import { hashSecret } from '../../src/registry/secrets.js';
 
 const MiB = 1024 * 1024;
 const addressBytesMax = 40 * MiB;
@@ -22,7 +22,7 @@ const importing = environment('3', undefined);
 function makeRule() {
   return largeBodiesOfServers(addressBytesMax, {
     ofWriteKey: (key) => byKey[key],
-    ofImport: (hash) => (hash === hashImportToken('token') ? importing : undefined),
+    ofImport: (hash) => (hash === hashSecret('token') ? importing : undefined),
   });
 }
 

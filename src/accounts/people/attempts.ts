@@ -1,12 +1,13 @@
 // Slows down wrong passwords, by person and by address, across all API processes. Nobody is locked out: a browser in which a person has
 // signed in before is recognised by a cookie, and attempts by others do not slow it down.
 
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { signIns } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import type { Person } from '../../registry/documents.js';
+import { areEqual } from '../../registry/secrets.js';
 
 export type Attempt = {
   /** The person or the known browser. */
@@ -69,9 +70,7 @@ export function knownBrowser(secret: string, person: Person): string {
 
 /** Compares the whole cookie: wrong passwords are counted under its text, so no second text may be valid in its place. */
 function isKnownBrowser(secret: string, person: Person, cookie = ''): boolean {
-  const given = Buffer.from(cookie);
-  const expected = Buffer.from(cookieOf(secret, person, cookie.split('.')[0] as string));
-  return given.length === expected.length && timingSafeEqual(given, expected);
+  return areEqual(cookie, cookieOf(secret, person, cookie.split('.')[0] as string));
 }
 
 function cookieOf(secret: string, { person_id, password }: Person, nonce: string): string {

@@ -1,7 +1,7 @@
 // Who may use the console: people invited by an operator or an account's administrator, with a link to choose a password. They are
 // documents of the registry, so they have a second copy. Every function settles when the change is in Redis.
 
-import { hash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { people as bounds } from '../../contract/limits.js';
@@ -14,10 +14,11 @@ import {
   type Change,
   changeRegistry,
   type RegistrySnapshot,
-  readLoaded,
+  readDocument,
   readRegistry,
   readTime,
 } from '../../registry/registry.js';
+import { hashSecret, newSecret } from '../../registry/secrets.js';
 import type { NotVouched, Subject, Vouched } from './provider.js';
 
 export type PersonView = AdministrationAnswers['listPeople'][number];
@@ -59,7 +60,7 @@ export async function invitePerson(
     const room = makeRoom(snapshot, { replaced: former, accountId }, nowMs);
     const person_id =
       active !== undefined && former === active ? active.person_id : invitedIdOf(email, accountId);
-    const secret = `${person_id}.${randomBytes(32).toString('base64url')}`;
+    const secret = newSecret(`${person_id}.`);
     const person: Person = {
       ...(former === active && active !== undefined
         ? active
@@ -70,7 +71,7 @@ export async function invitePerson(
             created_at: former?.created_at ?? new Date(nowMs).toISOString(),
           }),
       person_id,
-      invitation: { hash: hashOf(secret), ends_at: new Date(nowMs + bounds.invitationMs).toISOString() },
+      invitation: { hash: hashSecret(secret), ends_at: new Date(nowMs + bounds.invitationMs).toISOString() },
     };
     const replaced = former === undefined || former.person_id === person_id ? [] : [former];
     return {
@@ -269,10 +270,7 @@ export async function removePerson(
 /** The person with an address or an id. Throws StateNotLoaded when Redis was emptied. */
 export async function findPerson(redis: Redis, name: string): Promise<Person | undefined> {
   const id = name.includes('@') ? personIdOf(name.trim().toLowerCase()) : name;
-  const [document] = await readLoaded(redis, (transaction) =>
-    transaction.hget(registryKeys.documents, `person:${id}`),
-  );
-  return typeof document === 'string' ? (JSON.parse(document) as Person) : undefined;
+  return readDocument(redis, `person:${id}`);
 }
 
 /** Whether a person's account requires a second factor that they do not have yet. Until then they see nothing. */
@@ -390,12 +388,12 @@ function parseEmail(text: string): string {
 
 /** Made from the address, so that an address has one person with access, who is found without reading the others. */
 function personIdOf(email: string): string {
-  return `pe_${hashOf(email).slice(0, 16)}`;
+  return `pe_${hashSecret(email).slice(0, 16)}`;
 }
 
 /** The id of somebody who was invited and has not accepted yet: another one for each account, and for operators. */
 function invitedIdOf(email: string, accountId = ''): string {
-  return `pe_${hashOf(`${email}\0${accountId}`).slice(0, 16)}`;
+  return `pe_${hashSecret(`${email}\0${accountId}`).slice(0, 16)}`;
 }
 
 function idInSecret(secret: string): string {
@@ -405,15 +403,11 @@ function idInSecret(secret: string): string {
 /** Callers cannot choose the hash of a secret, so the time of the comparison reveals nothing. */
 function isInvitedBy(person: Person | undefined, secret: string, nowMs: number): boolean {
   const { hash: hashed, ends_at = '' } = person?.invitation ?? {};
-  return hashed === hashOf(secret) && Date.parse(ends_at) > nowMs;
+  return hashed === hashSecret(secret) && Date.parse(ends_at) > nowMs;
 }
 
 function newPassword(hashed: string, nowMs: number): NonNullable<Person['password']> {
   return { id: randomBytes(8).toString('hex'), hash: hashed, set_at: new Date(nowMs).toISOString() };
-}
-
-function hashOf(secret: string): string {
-  return hash('sha256', secret, 'hex');
 }
 
 function changeOf(person: Person): Change {

@@ -2,7 +2,7 @@
 // if they are signed by one of its published keys. While a browser is at the provider, it keeps the attempt in a signed cookie, so the
 // service stores nothing for strangers. An attempt can be used once.
 
-import { createHmac, hash, timingSafeEqual } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import { isSafeAddress } from '../../config.js';
 import { signOn } from '../../contract/limits.js';
 import { type Role, roles } from '../../contract/roles.js';
@@ -10,6 +10,7 @@ import type { Configuration } from '../../packages/openid-client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { onReplicas } from '../../redis/replicas.js';
+import { areEqual, hashSecret } from '../../registry/secrets.js';
 
 export type ProviderOptions = {
   /** The address of the provider. */
@@ -182,16 +183,14 @@ export function signAttempt(secret: string, { state, nonce, verifier }: Attempt,
 export function readAttempt(secret: string, signed: string, nowMs: number): Attempt | undefined {
   const at = signed.lastIndexOf('.');
   const text = signed.slice(0, Math.max(0, at));
-  const given = Buffer.from(signed.slice(at + 1));
-  const expected = Buffer.from(signatureOf(secret, text));
-  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
+  if (!areEqual(signed.slice(at + 1), signatureOf(secret, text))) return undefined;
   const [state = '', nonce = '', verifier = '', until = ''] = text.split('.');
   return Number(until) > nowMs ? { state, nonce, verifier } : undefined;
 }
 
 /** Uses an attempt up; false if it was used before. Only for attempts that the provider has confirmed, so strangers cannot fill Redis. */
 export async function useAttempt(redis: Redis, { state }: Attempt): Promise<boolean> {
-  const key = registryKeys.usedSignOn(hash('sha256', state, 'hex'));
+  const key = registryKeys.usedSignOn(hashSecret(state));
   const set = () => redis.set(key, '1', 'PX', signOn.attemptMsMax, 'NX');
   return (await onReplicas(redis, key, set)) === 'OK';
 }

@@ -1,7 +1,6 @@
 // Sessions of the console. Redis has them under the hashes of their secrets until they end. After a loss of Redis everybody signs in again.
 // A session is valid only as long as the password with which it began.
 
-import { hash, randomBytes } from 'node:crypto';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
@@ -9,6 +8,7 @@ import { registryKeys } from '../../redis/keys.js';
 import { findOrConfirmAbsence, onReplicas } from '../../redis/replicas.js';
 import { transactionValues } from '../../redis/transactions.js';
 import type { Person } from '../../registry/documents.js';
+import { hashSecret, newSecret } from '../../registry/secrets.js';
 import { credentialOf, findPerson } from './people.js';
 
 export type Session = {
@@ -32,8 +32,8 @@ export async function beginSession(
   person: Person,
   from: { readonly address: string; readonly agent: string },
 ): Promise<{ readonly secret: string; readonly session: Session }> {
-  const secret = randomBytes(32).toString('base64url');
-  const hashed = hashOf(secret);
+  const secret = newSecret();
+  const hashed = hashSecret(secret);
   const nowMs = Date.now();
   const endsMs = nowMs + people.sessionMs;
   const session: Session = {
@@ -64,7 +64,7 @@ export function findSession(redis: Redis, secret: string): Promise<SignedIn | un
 }
 
 async function findSignedIn(redis: Redis, secret: string): Promise<SignedIn | undefined> {
-  const text = await redis.get(registryKeys.session(hashOf(secret)));
+  const text = await redis.get(registryKeys.session(hashSecret(secret)));
   if (text === null) {
     if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();
     return undefined;
@@ -103,8 +103,4 @@ async function forget(redis: Redis, personId: string, hashes: readonly string[])
     .zrem(registryKeys.sessionsOf(personId), ...hashes)
     .incr(registryKeys.sessionEndings);
   transactionValues(await onReplicas(redis, registryKeys.sessionEndings, () => ending.exec()));
-}
-
-function hashOf(secret: string): string {
-  return hash('sha256', secret, 'hex');
 }

@@ -4,7 +4,7 @@
 import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
 import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { limitedRetrySeconds } from '../../contract/limits.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
 import type { Document } from '../../parsing/document.js';
 import { type Proposed, propose, takeProposal } from '../../privacy/deletion/proposals.js';
 import { readDeletion } from '../../privacy/deletion/request.js';
@@ -48,12 +48,15 @@ export async function acceptSubmission(
   const { how, requestId: id } = submitted;
   if (id === undefined) await undo();
   if (how === 'reference_taken') {
-    return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
+    return exchange.refuse(rejection('reference_taken', undefined, 'reference'));
   }
   if (id === undefined) {
-    return refuse(exchange, 'rate_limited', whyTooMany[how], [
-      ['Retry-After', String(limitedRetrySeconds[how === 'erased_lately' ? 'eraseNow' : 'pendingDeletions'])],
-    ]);
+    return refuse(
+      exchange,
+      'rate_limited',
+      whyTooMany[how],
+      limitedRetrySeconds[how === 'erased_lately' ? 'eraseNow' : 'pendingDeletions'],
+    );
   }
   const known = how === 'known' ? await readDeletion(options.redis, id) : undefined;
   const body = {

@@ -3,17 +3,17 @@
 // and has to carry a header that no form can set.
 
 import type { HttpRequest } from 'uWebSockets.js';
-import { createHash } from 'node:crypto';
 import { needsSecondFactor } from '../../accounts/people/people.js';
 import { findSession, type SignedIn } from '../../accounts/people/sessions.js';
 import { operator, type Principal } from '../../admin/access.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
 import { type Allowed, mayDo, roles } from '../../contract/roles.js';
 import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import type { Actor } from '../../registry/audit/audit.js';
 import type { Person } from '../../registry/documents.js';
 import type { Environments } from '../../registry/environments.js';
+import { hashSecret } from '../../registry/secrets.js';
 import { adminTags } from '../openapi/administration.js';
 import { isAdministrator, readBearer } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -166,7 +166,7 @@ function principalOf({ role, account_id: accountId }: Person): Principal {
 export const adminTag = adminTags.commands;
 
 export function failingAdministration(log: Log): Failing {
-  const otherwise = rejection('unknown', outcomes.unknown.meaning);
+  const otherwise = rejection('unknown');
   return { log, what: 'a request of the administration failed', otherwise, isForCallers: false };
 }
 
@@ -220,5 +220,5 @@ const challenge = 'Bearer realm="sluice-admin"';
 
 /** Distinguishes tokens without revealing one. */
 function fingerprintOf(token: string): string {
-  return createHash('sha256').update(token).digest('hex').slice(0, 8);
+  return hashSecret(token).slice(0, 8);
 }

@@ -2,7 +2,6 @@
 // Refusals are counted here in the same way for all endpoints, and listed for administrators if their environment is known.
 // `record-counts.ts` counts what is committed.
 
-import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/attempts.js';
 import type { Committer } from '../../ingest/commit.js';
@@ -14,17 +13,14 @@ import type { Submission } from '../../ingest/submission.js';
 import type { EndpointName, RejectedRecords } from '../../insights/data-quality/rejected-records.js';
 import type { TermCounts } from '../../insights/ledger/count.js';
 import { recordsRejected, requestsUnavailable } from '../../metrics.js';
-import { type Document, parseDocument } from '../../parsing/document.js';
-import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
-import type { Steps } from '../../parsing/steps.js';
+import type { Document } from '../../parsing/document.js';
 import type { Suppressions } from '../../privacy/suppression/suppressions.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
-import { bodyBuffers } from '../../spare-buffers.js';
 import { bodyGuard } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
-import { runInSlices } from '../protocol/slices.js';
+import { type DocumentForm, parseBody } from '../protocol/parse-body.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { noAllowance, withAllowance } from './import-allowance.js';
@@ -82,11 +78,7 @@ export type Admission = RecordCounts & {
   noteElements(admitted: Admitted, errors: readonly ElementError[], elements: readonly unknown[]): void;
 };
 
-export type AdmissionSteps = {
-  /** How many records a request may have, and in which field. */
-  readonly list: RecordList | undefined;
-  /** The fields that contain properties, if there are others than `properties`. Numbers in them keep all their digits. */
-  readonly propertyFields?: ReadonlySet<string>;
+export type AdmissionSteps = DocumentForm & {
   /** Whether the caller may write to the environment; by default every caller may. `value`: the document's value. */
   readonly admits?: (
     environment: LiveEnvironment,
@@ -123,18 +115,9 @@ export function createAdmission(
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
     const bytes = body.length;
-    if (bytes > receiving.largeBytesMin) {
-      runInSlices(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
-    } else {
-      receiveDocument(exchange, parseDocument(body, steps.propertyFields), bytes, receivedMs);
-    }
-  }
-
-  function* readLarge(exchange: Exchange, body: Buffer, receivedMs: number): Steps<void> {
-    const document = yield* readLargeDocument(body, steps.list, steps.propertyFields);
-    const bytes = body.length;
-    bodyBuffers.give(body);
-    receiveDocument(exchange, document, bytes, receivedMs);
+    parseBody(exchange, body, owned, steps, (document) =>
+      receiveDocument(exchange, document, bytes, receivedMs),
+    );
   }
 
   function receiveDocument(
@@ -255,6 +238,6 @@ export function createAdmission(
 /** Why a request is answered 503 if its commit has this result. */
 export function rejectionOf(result: Extract<CommitResult, { kind: 'overloaded' | 'unknown' }>): Rejection {
   return result.kind === 'unknown'
-    ? rejection('unknown', outcomes.unknown.meaning)
+    ? rejection('unknown')
     : rejection('overloaded', `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`);
 }

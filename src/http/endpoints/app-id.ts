@@ -1,6 +1,6 @@
 // From a request's app_id to its environment. Shared by the endpoints that take records.
 
-import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { envelopeSchema } from '../../contract/schemas.js';
 import { Compile } from '../../contract/typebox.js';
 import { explain, wrongType } from '../../parsing/explain.js';
@@ -36,5 +36,5 @@ export const notLoaded = rejection(
   'overloaded',
   'Nothing was stored: the state of the service is not loaded.',
 );
-const unknownAppId = rejection('unknown_app_id', outcomes.unknown_app_id.meaning, 'app_id');
+const unknownAppId = rejection('unknown_app_id', undefined, 'app_id');
 const numericAppId = wrongType('app_id', ['string'], 0);

@@ -2,15 +2,16 @@
 // full and refills steadily. It is kept in the process, since it protects the process: a refusal costs one look-up, before anything is
 // parsed. Bytes are counted after inflating.
 
-import { hashImportToken } from '../../accounts/import-tokens.js';
 import { addressAllowances, type RateLimit, receiving } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import { requestsLimited } from '../../metrics.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
+import { hashSecret } from '../../registry/secrets.js';
 import { readBasic, readBasicName, readBearer } from '../protocol/authorization.js';
 import type { TakeBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
+import { retryAfter } from './rate-limit-headers.js';
 
 export type ByteAllowance = {
   /**
@@ -71,8 +72,7 @@ export function largeBodiesOfServers(
   const ofEnvironments = createByteAllowance();
 
   function caller({ framing: { authorization, importToken } }: Exchange): LiveEnvironment | undefined {
-    const importing =
-      importToken === undefined ? undefined : environments.ofImport(hashImportToken(importToken));
+    const importing = importToken === undefined ? undefined : environments.ofImport(hashSecret(importToken));
     if (importing !== undefined || authorization === undefined) return importing;
     const keys = [
       readBasic(authorization)?.password,
@@ -112,7 +112,7 @@ export function withinAllowance(endpoint: string, rule: AllowanceRule, take: Tak
     if (waitMs === 0) return take(exchange, body, owned);
     requestsLimited.inc({ endpoint, limit });
     const reason = limit === 'app_bytes' ? tooManyOfEnvironment : tooManyOfAddress;
-    exchange.refuse(reason, {}, [['Retry-After', String(Math.ceil(waitMs / 1000))]]);
+    exchange.refuse(reason, {}, retryAfter(waitMs / 1000));
   };
 }
 

@@ -4,7 +4,7 @@
 import { isAllowedOrigin } from '../../accounts/origins.js';
 import type { Paths } from '../../config.js';
 import { bodies, counts, lengths } from '../../contract/limits.js';
-import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/attempts.js';
 import {
   answerMessages,
@@ -12,7 +12,6 @@ import {
   type PreparedMessages,
   prepareMessages,
 } from '../../ingest/collect.js';
-import { atOnce, type Steps } from '../../parsing/steps.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { collectDoc, collectPreflightDoc } from '../openapi/collect.js';
 import { operation } from '../openapi/document.js';
@@ -20,7 +19,7 @@ import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
-import { runInSlices } from '../protocol/slices.js';
+import { withResult } from '../protocol/slices.js';
 import {
   type Admitted,
   admissionGuard,
@@ -57,11 +56,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
       return admission.refuseAndNote(exchange, notFromThisOrigin, admitted);
     const { limitKeys, suppressions } = ingestion;
     const preparing = prepareMessages(document, { environment, limitKeys, suppressions, receivedMs });
-    if (!document.isLarge) return conclude(exchange, admitted, atOnce(preparing));
-    const steps = function* (): Steps<void> {
-      conclude(exchange, admitted, yield* preparing);
-    };
-    runInSlices(exchange, steps());
+    withResult(exchange, document.isLarge, preparing, (prepared) => conclude(exchange, admitted, prepared));
   }
 
   function conclude(exchange: Exchange, admitted: Admitted, prepared: PreparedMessages | Rejection): void {
@@ -120,7 +115,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
   });
 }
 
-const notFromThisOrigin = rejection('origin_not_allowed', outcomes.origin_not_allowed.meaning);
+const notFromThisOrigin = rejection('origin_not_allowed');
 
 type Request = {
   readonly pairing: string | undefined;

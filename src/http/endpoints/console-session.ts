@@ -17,6 +17,7 @@ import type { Person } from '../../registry/documents.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { type AdminCallers, actorOf, type CookieNames } from './admin-caller.js';
+import { retryAfter } from './rate-limit-headers.js';
 
 export type SignInOptions = {
   readonly callers: AdminCallers;
@@ -141,9 +142,11 @@ export function turnOf({ address }: Request, email: string): Holder {
 }
 
 function refuseForNow(exchange: Exchange, ms: number): void {
-  exchange.refuse(rejection('rate_limited', 'Too many wrong passwords. Wait a moment and try again.'), {}, [
-    ['Retry-After', String(Math.ceil(ms / 1000))],
-  ]);
+  exchange.refuse(
+    rejection('rate_limited', 'Too many wrong passwords. Wait a moment and try again.'),
+    {},
+    retryAfter(ms / 1000),
+  );
 }
 
 export function now({ clock = Date.now }: SignInOptions): number {

@@ -9,7 +9,7 @@ import type { Places } from '../../concurrency.js';
 import { deletionStates } from '../../contract/deletion-states.js';
 import { loaded } from '../../contract/errors.js';
 import { bodies, counts, deletions, evidence } from '../../contract/limits.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
 import { lookupSchema } from '../../contract/schemas.js';
 import type { Log } from '../../log.js';
 import { certify } from '../../privacy/deletion/certificate.js';
@@ -52,33 +52,125 @@ export type StatusOptions = {
 };
 
 export function deletionStatusRoutes(options: StatusOptions): Route[] {
+  const { redis, clickhouse, queries } = options;
+  const asked = { ...options, limit: statusRequests };
+
+  function status(exchange: Exchange, req: HttpRequest): void {
+    answerForRequest(exchange, req, (request) => {
+      exchange.reply(200, JSON.stringify(statusOf(request)));
+    });
+  }
+
+  function list(exchange: Exchange): void {
+    const parameters = readParameters(exchange.query);
+    answerForCaller(exchange, asked, async ({ accountId }) => {
+      if ('code' in parameters) return exchange.refuse(parameters);
+      const state = given(parameters, 'state');
+      if (state !== undefined && state !== 'pending' && !Object.hasOwn(deletionStates, state)) {
+        return refuseParameter(
+          exchange,
+          'state',
+          'must be pending, complete, or the state of a pending request',
+        );
+      }
+      const cursor = given(parameters, 'cursor');
+      const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString('latin1');
+      if (after !== undefined && !isListCursor(after)) {
+        return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
+      }
+      const reference = given(parameters, 'reference');
+      // With a filter, a page may read thousands of requests; others are served in between.
+      const found = await queries.within({ account: accountId }, () =>
+        readOnReplicas(redis, registryKeys.deletions, () =>
+          listOfAccount(redis, accountId, { state, reference, after }),
+        ),
+      );
+      if (found === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
+      const { requests, next } = found;
+      const following = next === undefined ? undefined : Buffer.from(next, 'latin1').toString('base64url');
+      exchange.reply(200, JSON.stringify({ deletions: requests.map(statusOf), cursor: following }));
+    });
+  }
+
+  function users(exchange: Exchange, req: HttpRequest): void {
+    const parameters = readParameters(exchange.query);
+    answerForRequest(exchange, req, async (request) => {
+      if ('code' in parameters) return exchange.refuse(parameters);
+      const cursor = given(parameters, 'cursor') ?? '0';
+      if (!/^\d{1,9}$/.test(cursor)) {
+        return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
+      }
+      if (refuseWithoutEvidence(exchange, request)) return;
+      const page = await queries.within({ account: request.account_id }, () =>
+        listEvidence(clickhouse, request.deletion_request_id, Number(cursor)),
+      );
+      if (page === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
+      // ClickHouse may have been replaced by a new one that never had the evidence.
+      if (page.users.length === 0 && cursor === '0') return refuseOver(exchange);
+      exchange.reply(200, JSON.stringify({ users: page.users, cursor: page.next?.toString() }));
+    });
+  }
+
+  function lookup(exchange: Exchange, req: HttpRequest): void {
+    const requestId = req.getParameter(0) ?? '';
+    readFromCaller(exchange, asked, lookups, async (caller, document) => {
+      const request = await readOwn(caller, requestId);
+      if (request === undefined) return refuse(exchange, 'not_found');
+      const targets = readLookup(document);
+      if ('code' in targets) return exchange.refuse(targets);
+      if (refuseWithoutEvidence(exchange, request)) return;
+      const { secret } = loaded(options.submission());
+      const hashes = targets.map(evidenceHasher(secret, requestId));
+      const counted = await queries.within({ account: caller.accountId }, async () => {
+        const found = await lookUpEvidence(clickhouse, requestId, [...new Set(hashes)]);
+        const isOver = found.size === 0 && (await listEvidence(clickhouse, requestId, 0)).users.length === 0;
+        return isOver ? undefined : found;
+      });
+      if (counted === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
+      if (counted === undefined) return refuseOver(exchange);
+      const answers = hashes.map((hash) => counted.get(hash) ?? notNamed);
+      exchange.reply(200, JSON.stringify({ users: answers }));
+    });
+  }
+
+  function certificate(exchange: Exchange, req: HttpRequest): void {
+    answerForRequest(exchange, req, async (request) => {
+      const signed = certify(request, await readSigningKey(redis, clickhouse));
+      if (signed === undefined) return refuse(exchange, 'still_pending');
+      exchange.reply(200, JSON.stringify(signed));
+    });
+  }
+
+  /** Continues with the request that the path names, if it belongs to the caller. */
+  function answerForRequest(
+    exchange: Exchange,
+    req: HttpRequest,
+    answer: (request: DeletionRequest) => unknown,
+  ): void {
+    const requestId = req.getParameter(0) ?? '';
+    answerForCaller(exchange, asked, async (caller) => {
+      const request = await readOwn(caller, requestId);
+      if (request === undefined) return refuse(exchange, 'not_found');
+      await answer(request);
+    });
+  }
+
+  /** A request by its id; undefined if it does not belong to the caller. */
+  async function readOwn({ accountId }: Caller, requestId: string): Promise<DeletionRequest | undefined> {
+    const read = () => readDeletion(redis, requestId);
+    const request = isRequestId(requestId)
+      ? await readOnReplicas(redis, registryKeys.deletions, read)
+      : undefined;
+    return request?.account_id === accountId ? request : undefined;
+  }
+
   const path = `${publicApi}/deletion_status/:deletion_request_id`;
   return [
-    { method: 'get', path, handle: (exchange, req) => status(options, exchange, req), doc: statusDoc },
-    {
-      method: 'get',
-      path: `${path}/users`,
-      handle: (exchange, req) => users(options, exchange, req),
-      doc: usersDoc,
-    },
-    {
-      method: 'post',
-      path: `${path}/lookup`,
-      handle: (exchange, req) => lookup(options, exchange, req),
-      doc: lookupDoc,
-    },
-    {
-      method: 'get',
-      path: `${path}/certificate`,
-      handle: (exchange, req) => certificate(options, exchange, req),
-      doc: certificateDoc,
-    },
-    {
-      method: 'get',
-      path: `${publicApi}/user_deletions`,
-      handle: (exchange) => list(options, exchange),
-      doc: listDoc,
-    },
+    { method: 'get', path, handle: status, doc: statusDoc },
+    { method: 'get', path: `${path}/users`, handle: users, doc: usersDoc },
+    { method: 'post', path: `${path}/lookup`, handle: lookup, doc: lookupDoc },
+    { method: 'get', path: `${path}/certificate`, handle: certificate, doc: certificateDoc },
+    { method: 'get', path: `${publicApi}/user_deletions`, handle: list, doc: listDoc },
   ];
 }
 
@@ -157,114 +249,18 @@ const lookups: WithUsers = {
   schema: lookupSchema,
 };
 
-function status(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
-  answerForRequest(options, exchange, req, (request) => {
-    exchange.reply(200, JSON.stringify(statusOf(request)));
-  });
-}
-
-function list(options: StatusOptions, exchange: Exchange): void {
-  const parameters = readParameters(exchange.query);
-  answerForCaller(exchange, { ...options, limit: statusRequests }, async ({ accountId }) => {
-    if ('code' in parameters) return exchange.refuse(parameters);
-    const state = given(parameters, 'state');
-    if (state !== undefined && state !== 'pending' && !Object.hasOwn(deletionStates, state)) {
-      return refuseParameter(
-        exchange,
-        'state',
-        'must be pending, complete, or the state of a pending request',
-      );
-    }
-    const cursor = given(parameters, 'cursor');
-    const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString('latin1');
-    if (after !== undefined && !isListCursor(after)) {
-      return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
-    }
-    const reference = given(parameters, 'reference');
-    const { redis } = options;
-    // With a filter, a page may read thousands of requests; others are served in between.
-    const found = await options.queries.within({ account: accountId }, () =>
-      readOnReplicas(redis, registryKeys.deletions, () =>
-        listOfAccount(redis, accountId, { state, reference, after }),
-      ),
-    );
-    if (found === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
-    const { requests, next } = found;
-    const page = {
-      deletions: requests.map(statusOf),
-      ...(next === undefined ? {} : { cursor: Buffer.from(next, 'latin1').toString('base64url') }),
-    };
-    exchange.reply(200, JSON.stringify(page));
-  });
-}
-
-function users(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
-  const parameters = readParameters(exchange.query);
-  answerForRequest(options, exchange, req, async (request) => {
-    if ('code' in parameters) return exchange.refuse(parameters);
-    const cursor = given(parameters, 'cursor') ?? '0';
-    if (!/^\d{1,9}$/.test(cursor)) {
-      return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
-    }
-    if (refuseWithoutEvidence(exchange, request)) return;
-    const page = await options.queries.within({ account: request.account_id }, () =>
-      listEvidence(options.clickhouse, request.deletion_request_id, Number(cursor)),
-    );
-    if (page === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
-    // ClickHouse may have been replaced by a new one that never had the evidence.
-    if (page.users.length === 0 && cursor === '0') return refuseOver(exchange);
-    const { users: listed, next } = page;
-    exchange.reply(
-      200,
-      JSON.stringify({ users: listed, ...(next === undefined ? {} : { cursor: String(next) }) }),
-    );
-  });
-}
-
-function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
-  const requestId = req.getParameter(0) ?? '';
-  const asked = { ...options, limit: statusRequests };
-  readFromCaller(exchange, asked, lookups, async (caller, document) => {
-    const request = await readOwn(options, caller, requestId);
-    if (request === undefined) return refuse(exchange, 'not_found', outcomes.not_found.meaning);
-    const targets = readLookup(document);
-    if ('code' in targets) return exchange.refuse(targets);
-    if (refuseWithoutEvidence(exchange, request)) return;
-    const { secret } = loaded(options.submission());
-    const hashes = targets.map(evidenceHasher(secret, requestId));
-    const { clickhouse } = options;
-    const counted = await options.queries.within({ account: caller.accountId }, async () => {
-      const found = await lookUpEvidence(clickhouse, requestId, [...new Set(hashes)]);
-      const isOver = found.size === 0 && (await listEvidence(clickhouse, requestId, 0)).users.length === 0;
-      return isOver ? undefined : found;
-    });
-    if (counted === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
-    if (counted === undefined) return refuseOver(exchange);
-    const answers = hashes.map((hash) => counted.get(hash) ?? notNamed);
-    exchange.reply(200, JSON.stringify({ users: answers }));
-  });
-}
-
 const notNamed = { found: false, rows: 0, similar: 0, named: false };
 
 /** Refuses while a request is pending and has no evidence yet, and after the evidence has expired. Returns whether it refused. */
 function refuseWithoutEvidence(exchange: Exchange, { status, evidence_until }: DeletionRequest): boolean {
   if (status === 'complete' && Date.parse(evidence_until ?? '') > Date.now()) return false;
   if (status === 'complete') refuseOver(exchange);
-  else refuse(exchange, 'still_pending', outcomes.still_pending.meaning);
+  else refuse(exchange, 'still_pending');
   return true;
 }
 
 function refuseOver(exchange: Exchange): void {
-  refuse(exchange, 'no_longer_kept', outcomes.no_longer_kept.meaning);
-}
-
-function certificate(options: StatusOptions, exchange: Exchange, req: HttpRequest): void {
-  answerForRequest(options, exchange, req, async (request) => {
-    const signed = certify(request, await readSigningKey(options.redis, options.clickhouse));
-    if (signed === undefined) return refuse(exchange, 'still_pending', outcomes.still_pending.meaning);
-    exchange.reply(200, JSON.stringify(signed));
-  });
+  refuse(exchange, 'no_longer_kept');
 }
 
 /** The value of a parameter; an empty one counts as absent. */
@@ -274,32 +270,4 @@ function given(parameters: URLSearchParams, name: string): string | undefined {
 
 function refuseParameter(exchange: Exchange, name: string, must: string): void {
   exchange.refuse(rejection('invalid_parameter', `${name} ${must}.`, name));
-}
-
-/** Continues with the request that the path names, if it belongs to the caller. */
-function answerForRequest(
-  options: StatusOptions,
-  exchange: Exchange,
-  req: HttpRequest,
-  answer: (request: DeletionRequest) => unknown,
-): void {
-  const requestId = req.getParameter(0) ?? '';
-  answerForCaller(exchange, { ...options, limit: statusRequests }, async (caller) => {
-    const request = await readOwn(options, caller, requestId);
-    if (request === undefined) return refuse(exchange, 'not_found', outcomes.not_found.meaning);
-    await answer(request);
-  });
-}
-
-/** A request by its id; undefined if it does not belong to the caller. */
-async function readOwn(
-  { redis }: StatusOptions,
-  { accountId }: Caller,
-  requestId: string,
-): Promise<DeletionRequest | undefined> {
-  const read = () => readDeletion(redis, requestId);
-  const request = isRequestId(requestId)
-    ? await readOnReplicas(redis, registryKeys.deletions, read)
-    : undefined;
-  return request?.account_id === accountId ? request : undefined;
 }

@@ -5,7 +5,6 @@ import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { checkOpenCase } from '../../admin/cases.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { bodies, counts } from '../../contract/limits.js';
-import { outcomes } from '../../contract/outcomes.js';
 import { deletionProposedSchema, deletionSubmittedSchema } from '../../contract/privacy-answers.js';
 import { deletionSchema } from '../../contract/schemas.js';
 import type { Actor } from '../../registry/audit/audit.js';
@@ -165,7 +164,7 @@ async function submitterFor(
   const caller = await lookup;
   if (typeof caller === 'function') return caller;
   const refusal = refusalOf(caller.principal, rightsElsewhere.submitDeletion, accountId);
-  if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
+  if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden');
   const { accounts, environments } = await readLoadedRegistry(redis);
   const main = [...environments.values()].find((each) => each.main && each.account_id === accountId);
   if (refusal !== undefined || main === undefined)

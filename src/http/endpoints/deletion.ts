@@ -62,13 +62,14 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
     const minted = await mintToken(options.redis, credentials.name, credentials.password, network);
     if (minted === 'wrong') return wrongApiKey(exchange);
     if (minted === 'limited')
-      return refuse(exchange, 'rate_limited', 'Too many failed requests.', [
-        ['Retry-After', String(limitedRetrySeconds.tokenFailures)],
-      ]);
+      return refuse(exchange, 'rate_limited', 'Too many failed requests.', limitedRetrySeconds.tokenFailures);
     if ('waitMs' in minted) {
-      return refuse(exchange, 'rate_limited', 'The API key or its account has too many live tokens.', [
-        ['Retry-After', String(Math.ceil(minted.waitMs / 1000))],
-      ]);
+      return refuse(
+        exchange,
+        'rate_limited',
+        'The API key or its account has too many live tokens.',
+        minted.waitMs / 1000,
+      );
     }
     options.crash('token_issued');
     // `auth_token` is the name in an earlier form of the interface.

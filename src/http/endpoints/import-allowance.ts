@@ -1,8 +1,8 @@
 // The allowance for imports: a request that carries its token passes without the limits of bulk requests.
 
-import { hashImportToken } from '../../accounts/import-tokens.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
+import { hashSecret } from '../../registry/secrets.js';
 
 /** The environment without the limits that the token lifts; undefined if the token gives no allowance at present. */
 export function withAllowance(
@@ -13,7 +13,7 @@ export function withAllowance(
   if (token === undefined) return environment;
   const { imports } = environment;
   if (imports === undefined || nowMs >= imports.untilMs) return undefined;
-  return hashImportToken(token) === imports.hash ? imports.environment : undefined;
+  return hashSecret(token) === imports.hash ? imports.environment : undefined;
 }
 
 export const noAllowance = rejection(

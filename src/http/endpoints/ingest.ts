@@ -26,7 +26,7 @@ import { readJsonBody } from '../protocol/body.js';
 import { tooLarge } from '../protocol/body-room.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Handler, Route } from '../protocol/server.js';
-import { runInSlices } from '../protocol/slices.js';
+import { withResult } from '../protocol/slices.js';
 import {
   type Admitted,
   admissionGuard,
@@ -119,11 +119,11 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
       admission.noteIgnored(exchange, admitted, atOnce(ignoredOf(kind, document)));
       return conclude(exchange, admitted, prepare(kind, document, context));
     }
-    const steps = function* (): Steps<void> {
+    const preparing = function* (): Steps<Prepared> {
       admission.noteIgnored(exchange, admitted, yield* ignoredOf(kind, document));
-      conclude(exchange, admitted, yield* prepareLarge(kind, document, context));
+      return yield* prepareLarge(kind, document, context);
     };
-    runInSlices(exchange, steps());
+    withResult(exchange, true, preparing(), (prepared) => conclude(exchange, admitted, prepared));
   }
 
   function conclude(exchange: Exchange, admitted: Admitted, prepared: Prepared): void {

@@ -3,16 +3,15 @@
 
 import { createPlaces } from '../../concurrency.js';
 import { type Receipt, receiptsAnswerSchema } from '../../contract/answers.js';
-import { bodies, counts, receipts, receiving } from '../../contract/limits.js';
-import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { bodies, counts, receipts } from '../../contract/limits.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type ReceiptsInput, receiptsSchema } from '../../contract/schemas.js';
 import { Compile } from '../../contract/typebox.js';
 import { addIgnored, fieldNames, noIgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
 import type { ReceiptsLimited } from '../../insights/receipts.js';
 import type { Log } from '../../log.js';
-import { type Document, parseDocument } from '../../parsing/document.js';
+import type { Document } from '../../parsing/document.js';
 import { explain, refuseLoneSurrogates } from '../../parsing/explain.js';
-import { readLargeDocument } from '../../parsing/large-document.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 import { ignoredHeader, json, type OpenApiPart, operation, ref } from '../openapi/document.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
@@ -20,11 +19,12 @@ import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
+import { parseBody } from '../protocol/parse-body.js';
 import type { Route } from '../protocol/server.js';
-import { runInSlices } from '../protocol/slices.js';
 import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, refuseNumericAppId } from './app-id.js';
 import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
+import { retryAfter } from './rate-limit-headers.js';
 import { needsWriteKey, type WriteAccess, writeKeyChallenge } from './write-access.js';
 
 export type ReceiptsApiOptions = LargeBodyOptions & {
@@ -49,18 +49,11 @@ export function receiptRoutes(options: ReceiptsApiOptions): Route[] {
   const places = createPlaces(receipts.places);
   const failing = { log, what: 'receipts could not be found', otherwise: later, isForCallers: true };
 
-  const take = withinAllowance(path, largeBodies, (exchange, body, owned) => {
-    if (body.length <= receiving.largeBytesMin) return answerFor(exchange, parseDocument(body));
-    const whole = owned ? body : Buffer.from(body);
-    const reading = function* () {
-      answerFor(exchange, yield* readLargeDocument(whole, list));
-    };
-    runInSlices(exchange, reading());
-  });
-
-  function answerFor(exchange: Exchange, document: Document | Rejection): void {
-    attendOrRefuse(exchange, failing, answer(exchange, document));
-  }
+  const take = withinAllowance(path, largeBodies, (exchange, body, owned) =>
+    parseBody(exchange, body, owned, { list }, (document) =>
+      attendOrRefuse(exchange, failing, answer(exchange, document)),
+    ),
+  );
 
   async function answer(exchange: Exchange, document: Document | Rejection): Promise<void> {
     if ('code' in document) return exchange.refuse(document);
@@ -81,8 +74,7 @@ export function receiptRoutes(options: ReceiptsApiOptions): Route[] {
     const { idempotency_keys: keys } = value as ReceiptsInput;
     const found = await places.within({ account: environment.accountId }, () => find(environment, keys));
     if (found === 'busy') return exchange.refuse(later);
-    if ('waitMs' in found)
-      return exchange.refuse(tooMany, {}, [['Retry-After', String(Math.ceil(found.waitMs / 1000))]]);
+    if ('waitMs' in found) return exchange.refuse(tooMany, {}, retryAfter(found.waitMs / 1000));
     exchange.reply(200, JSON.stringify({ receipts: found }));
   }
 
@@ -106,8 +98,8 @@ export function receiptRoutes(options: ReceiptsApiOptions): Route[] {
   ];
 }
 
-const later = rejection('overloaded', outcomes.overloaded.meaning);
-const noWriteKey = rejection('write_key_required', outcomes.write_key_required.meaning);
+const later = rejection('overloaded');
+const noWriteKey = rejection('write_key_required');
 const tooMany = rejection(
   'rate_limited',
   `At most ${receipts.keysPerSecondMax} keys of an environment may be asked about in a second.`,

@@ -8,7 +8,6 @@ import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/attempts.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
-import { atOnce, type Steps } from '../../parsing/steps.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
 import { segmentDoc } from '../openapi/segment.js';
@@ -18,7 +17,7 @@ import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
 import { type Route, withoutBody } from '../protocol/server.js';
-import { runInSlices } from '../protocol/slices.js';
+import { withResult } from '../protocol/slices.js';
 import {
   type Admission,
   type Admitted,
@@ -66,7 +65,6 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
 
   function route(path: string, type: SegmentType | undefined): Route {
     const bytesMax = type === undefined ? bodies.segmentBytesMax : bodies.singleBytesMax;
-    const proceed = (exchange: Exchange, admitted: Admitted) => prepareAndSubmit(exchange, admitted, type);
     const admission = createAdmission(endpoint, options, {
       list: { field: 'batch', recordsMax: counts.segmentMessagesMax },
       propertyFields,
@@ -87,39 +85,21 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       },
     };
 
-    function prepareAndSubmit(
-      exchange: Exchange,
-      admitted: Admitted,
-      typeOfPath: SegmentType | undefined,
-    ): void {
+    function proceed(exchange: Exchange, admitted: Admitted): void {
       const { document, environment, ingestion, receivedMs } = admitted;
       const { limitKeys, suppressions } = ingestion;
-      const preparing = prepareSegment(document, typeOfPath, {
-        environment,
-        limitKeys,
-        suppressions,
-        receivedMs,
-      });
-      if (!document.isLarge) return submit(exchange, admitted, typeOfPath, atOnce(preparing));
-      const steps = function* (): Steps<void> {
-        submit(exchange, admitted, typeOfPath, yield* preparing);
-      };
-      runInSlices(exchange, steps());
+      const preparing = prepareSegment(document, type, { environment, limitKeys, suppressions, receivedMs });
+      withResult(exchange, document.isLarge, preparing, (prepared) => submit(exchange, admitted, prepared));
     }
 
-    function submit(
-      exchange: Exchange,
-      admitted: Admitted,
-      typeOfPath: SegmentType | undefined,
-      prepared: PreparedSegment,
-    ): void {
+    function submit(exchange: Exchange, admitted: Admitted, prepared: PreparedSegment): void {
       const { document, environment, ingestion } = admitted;
       if (prepared.kind === 'refused' && prepared.errors === undefined)
         return admission.refuseAndNote(exchange, prepared.reason, admitted);
       const { errors = [] } = prepared;
       const { value } = document as { value: { batch: readonly unknown[] } };
       if (errors.length > 0)
-        admission.noteElements(admitted, errors, typeOfPath === undefined ? value.batch : [value]);
+        admission.noteElements(admitted, errors, type === undefined ? value.batch : [value]);
       if (prepared.kind === 'refused') return answerRejected(exchange, admission, environment, errors);
       const settle = ([result]: readonly CommitResult[]) =>
         exchange.run(answer, exchange, admitted, prepared, result as CommitResult);

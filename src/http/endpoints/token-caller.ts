@@ -7,25 +7,25 @@ import {
   type Caller,
   callerOfToken,
 } from '../../accounts/tokens.js';
-import { limitedRetrySeconds, receiving } from '../../contract/limits.js';
-import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { limitedRetrySeconds } from '../../contract/limits.js';
+import { type OutcomeCode, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
 import { addIgnored, fieldNames, noIgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
 import type { Log } from '../../log.js';
-import { type Document, parseDocument } from '../../parsing/document.js';
-import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
-import type { Steps } from '../../parsing/steps.js';
+import type { Document } from '../../parsing/document.js';
+import type { RecordList } from '../../parsing/large-document.js';
 import type { Redis } from '../../redis/client.js';
 import { readBearer } from '../protocol/authorization.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
-import type { Exchange, Headers } from '../protocol/exchange.js';
+import type { Exchange } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
+import { parseBody } from '../protocol/parse-body.js';
 import { withoutBody } from '../protocol/server.js';
-import { runInSlices } from '../protocol/slices.js';
 import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
 import type { Refuse } from './admin-caller.js';
+import { retryAfter } from './rate-limit-headers.js';
 
 export const publicApi = '/api/public/v0';
 
@@ -139,8 +139,7 @@ async function findCaller({ redis, limit }: Asked, accessToken: string): Promise
   const caller = await callerOfToken(redis, accessToken);
   if (caller === undefined) return unauthorized;
   if (limit === undefined || (await limit.allows(redis, accessToken))) return caller;
-  return (exchange) =>
-    refuse(exchange, 'rate_limited', limit.message, [['Retry-After', String(limit.retrySeconds)]]);
+  return (exchange) => refuse(exchange, 'rate_limited', limit.message, limit.retrySeconds);
 }
 
 /** Continues with the document once `lookup` has settled with the caller, or refuses as `lookup` says. */
@@ -157,13 +156,11 @@ export function readDocument<Who extends Caller>(
     answerOrFail(exchange, failing, async () => {
       const caller = await lookup;
       if (typeof caller === 'function') return caller(exchange);
-      const proceed = async (document: Document | Rejection) => {
+      parseBody(exchange, kept, true, { list }, (document) => {
         if ('code' in document) return exchange.refuse(document);
         nameIgnored(exchange, fieldNames(schema), document.value);
-        await take(caller, document);
-      };
-      if (kept.length <= receiving.largeBytesMin) return proceed(parseDocument(kept));
-      runInSlices(exchange, readLarge(exchange, failing, kept, list, proceed));
+        answerOrFail(exchange, failing, () => take(caller, document));
+      });
     });
   });
 }
@@ -179,17 +176,6 @@ function nameIgnored(exchange: Exchange, known: ReadonlySet<string>, value: unkn
 
 const userFields = fieldNames(deletionSchema.properties.users.items);
 
-function* readLarge(
-  exchange: Exchange,
-  failing: FailingCalls,
-  body: Buffer,
-  list: RecordList,
-  proceed: (document: Document | Rejection) => Promise<void>,
-): Steps<void> {
-  const document = yield* readLargeDocument(body, list);
-  answerOrFail(exchange, failing, () => proceed(document));
-}
-
 /** Answers 503 when Redis or ClickHouse fails. */
 export function answerOrFail(
   exchange: Exchange,
@@ -197,11 +183,13 @@ export function answerOrFail(
   work: () => Promise<void>,
 ): void {
   const what = 'a request of the deletion API failed';
-  const otherwise = rejection(code, outcomes[code].meaning);
+  const otherwise = rejection(code);
   attendOrRefuse(exchange, { log, what, otherwise, isForCallers: true }, work());
 }
 
-export function refuse(exchange: Exchange, code: OutcomeCode, message: string, headers: Headers = []): void {
+/** Refuses a request. `retrySeconds`: when the client may ask again. */
+export function refuse(exchange: Exchange, code: OutcomeCode, message?: string, retrySeconds?: number): void {
+  const headers = retrySeconds === undefined ? [] : retryAfter(retrySeconds);
   exchange.refuse(rejection(code, message), {}, headers);
 }
 

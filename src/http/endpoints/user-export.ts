@@ -7,7 +7,6 @@ import { type Caller, isKeyValid } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
-import { outcomes } from '../../contract/outcomes.js';
 import { exportFormats, exportLineSchema, userExportSchema } from '../../contract/privacy-answers.js';
 import { mayDo } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
@@ -201,9 +200,7 @@ async function accept(
     },
   );
   if (typeof submitted === 'string') {
-    return refuse(exchange, 'rate_limited', whyTooMany[submitted], [
-      ['Retry-After', String(limitedRetrySeconds.exports)],
-    ]);
+    return refuse(exchange, 'rate_limited', whyTooMany[submitted], limitedRetrySeconds.exports);
   }
   exchange.reply(201, JSON.stringify(statusOf(options, submitted.user_export_id, false)));
 }
@@ -284,12 +281,12 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
-        if (!mayDo(principal.role, mayRead)) return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
+        if (!mayDo(principal.role, mayRead)) return refuse(exchange, 'forbidden');
         const { redis } = options.reading;
         const read = () => readExport(redis, id);
         const request = isRequestId(id) ? await readOnReplicas(redis, registryKeys.exports, read) : undefined;
         if (request === undefined || refusalOf(principal, mayRead, request.account_id) !== undefined)
-          return refuse(exchange, 'not_found', outcomes.not_found.meaning);
+          return refuse(exchange, 'not_found');
         if ('code' in wanted) return exchange.refuse(wanted);
         const mayGoOn = async () => {
           const now = await again();
@@ -318,7 +315,7 @@ async function sendAudited(
   { appId, ...how }: Sending,
 ): Promise<void> {
   if (!(await isComplete(options.reading.redis, epoch, request))) {
-    return refuse(exchange, 'not_complete', outcomes.not_complete.meaning, [['Retry-After', '1']]);
+    return refuse(exchange, 'not_complete', undefined, 1);
   }
   const download = await options.downloads.begin(request.account_id);
   if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
@@ -359,7 +356,7 @@ function answerForExport(
     const read = () => readExport(redis, id);
     const request = isRequestId(id) ? await readOnReplicas(redis, registryKeys.exports, read) : undefined;
     if (request?.account_id !== caller.accountId) {
-      return refuse(exchange, 'not_found', outcomes.not_found.meaning);
+      return refuse(exchange, 'not_found');
     }
     await answer(request, loaded(options.submission()).epoch, caller);
   });

@@ -25,6 +25,7 @@ import type { Exchange } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import type { Route } from '../protocol/server.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
+import { retryAfter } from './rate-limit-headers.js';
 
 export type PairingOptions = {
   readonly redis: Redis;
@@ -144,9 +145,11 @@ async function begin(
   const begun = await beginPairing(redis, secret, appId, network);
   if (begun === 'full') return exchange.refuse(unavailable);
   if (begun === 'too_many') {
-    return exchange.refuse(rejection('rate_limited', 'Too many devices are waiting to be paired.'), {}, [
-      ['Retry-After', String(limitedRetrySeconds.waitingPairings)],
-    ]);
+    return exchange.refuse(
+      rejection('rate_limited', 'Too many devices are waiting to be paired.'),
+      {},
+      retryAfter(limitedRetrySeconds.waitingPairings),
+    );
   }
   answerPairing(exchange, 201, begun);
 }

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Arrived, ArrivedQuery } from '../../clickhouse/arrived.js';
 import { demo, lengths, userIdMax } from '../../contract/limits.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
 import { snippet } from '../../libraries/client/web/snippet.js';
 import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
@@ -123,7 +123,7 @@ const forThePage: Headers = [
 ];
 
 const unavailable = rejection('overloaded', 'The demo cannot be served now.');
-const foreign = rejection('not_found', outcomes.not_found.meaning);
+const foreign = rejection('not_found');
 const noAccount = rejection('not_found', 'This deployment has no demo account.');
 const unknownAppId = rejection(
   'unknown_app_id',
@@ -146,10 +146,10 @@ function readQuery(text: string) {
     return rejection('too_many_records', `At most ${demo.idsMax} user_ids and as many identities.`);
   }
   if (userIds.some((id) => !/^(0|[1-9]\d{0,15})$/.test(id) || Number(id) > userIdMax)) {
-    return rejection('invalid_user_id', outcomes.invalid_user_id.meaning, 'user_id');
+    return rejection('invalid_user_id', undefined, 'user_id');
   }
   if (identities.some((identity) => [...identity].length > lengths.identityMax)) {
-    return rejection('too_long', outcomes.too_long.meaning, 'identity');
+    return rejection('too_long', undefined, 'identity');
   }
   return { appId, userIds, identities };
 }

@@ -1,7 +1,7 @@
 // Reads the Authorization header. An unreadable header is undefined, like a missing one, since both get the same answer.
 
-import { createHash, timingSafeEqual } from 'node:crypto';
 import { bearerMax } from '../../contract/limits.js';
+import { areEqual, hashSecret } from '../../registry/secrets.js';
 
 const bearerForm = new RegExp(`^bearer +([A-Za-z0-9._~+/-]{1,${bearerMax}}=*) *$`, 'i');
 
@@ -34,6 +34,5 @@ export function readBearer(header: string | undefined): string | undefined {
 
 /** Whether the request has the administrators' token, compared in constant time. An empty token never matches. */
 export function isAdministrator(adminToken: string, sent: string | undefined): boolean {
-  const digest = (text: string) => createHash('sha256').update(text).digest();
-  return adminToken !== '' && timingSafeEqual(digest(sent ?? ''), digest(adminToken));
+  return adminToken !== '' && areEqual(hashSecret(sent ?? ''), hashSecret(adminToken));
 }

@@ -2,7 +2,7 @@
 // copy, and needs no room. Any other body may have to wait, so it needs room (body-room.ts).
 
 import { receiving } from '../../contract/limits.js';
-import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { bodyBuffers } from '../../spare-buffers.js';
 import { createRoom, overloaded, tooLarge } from './body-room.js';
 import type { Exchange } from './exchange.js';
@@ -230,4 +230,4 @@ function collectPieces(
   };
 }
 
-const tooSlow = rejection('body_too_slow', outcomes.body_too_slow.meaning);
+const tooSlow = rejection('body_too_slow');

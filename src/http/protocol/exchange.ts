@@ -362,7 +362,7 @@ export class Exchange {
 }
 
 const noHeaders: Headers = [];
-const internalError = rejection('internal_error', outcomes.internal_error.meaning);
+const internalError = rejection('internal_error');
 const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
 
 /** Counts the turns of the event loop in which requests begin or are answered. */

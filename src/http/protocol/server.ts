@@ -3,7 +3,7 @@
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import { createServer } from 'node:net';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
 import type { Buckets } from '../../hot-histogram.js';
 import type { Log } from '../../log.js';
 import { requestSeconds } from '../../metrics.js';
@@ -98,7 +98,7 @@ function addRoutes(
     const methods = ofPath.map(({ method }) => (method === 'del' ? 'DELETE' : method.toUpperCase()));
     const allow = [['Allow', methods.join(', ')]] as const;
     const headers = ofPath.find((route) => route.headers !== undefined)?.headers;
-    const reason = rejection('method_not_allowed', outcomes.method_not_allowed.meaning);
+    const reason = rejection('method_not_allowed');
     const handle: Handler = (exchange) => withoutBody(exchange).refuse(reason, {}, allow);
     add({ method: 'any', path, handle, ...(headers === undefined ? {} : { headers }) });
   }
@@ -128,7 +128,7 @@ function refuseHeaders(exchange: Exchange): void {
 
 /** Answers 404. */
 export function notFound(exchange: Exchange): void {
-  withoutBody(exchange).refuse(rejection('not_found', outcomes.not_found.meaning));
+  withoutBody(exchange).refuse(rejection('not_found'));
 }
 
 /** Drops the body. For requests whose body is not read. */

@@ -1,7 +1,7 @@
 // Long work of requests, done a few milliseconds at a time, so that other requests are answered in between. Since a request's work holds
 // what it has read, only one is under way at a time; networks take turns.
 
-import type { Steps } from '../../parsing/steps.js';
+import { atOnce, type Steps } from '../../parsing/steps.js';
 import { largeBodies } from '../../tuning.js';
 import { networkOf } from './caller-address.js';
 import type { Exchange } from './exchange.js';
@@ -19,7 +19,7 @@ let next: Work | undefined;
  * Runs the steps of a request's work: at once if they are few and no other work is under way, otherwise slice by slice. If a step throws,
  * the request fails. The steps end early when the client is gone. A step may ask for more work, which follows directly.
  */
-export function runInSlices(exchange: Exchange, steps: Steps<void>): void {
+function runInSlices(exchange: Exchange, steps: Steps<void>): void {
   if (exchange.ended) return;
   const work = { exchange, steps };
   if (isStepping) {
@@ -33,6 +33,20 @@ export function runInSlices(exchange: Exchange, steps: Steps<void>): void {
     if (earlier === undefined) waiting.set(network, [work]);
     else earlier.push(work);
   }
+}
+
+/** Continues with the result of a request's work: done at once unless it `isLarge`, otherwise slice by slice. */
+export function withResult<Result>(
+  exchange: Exchange,
+  isLarge: boolean,
+  steps: Steps<Result>,
+  proceed: (result: Result) => void,
+): void {
+  if (!isLarge) return proceed(atOnce(steps));
+  const whole = function* (): Steps<void> {
+    proceed(yield* steps);
+  };
+  runInSlices(exchange, whole());
 }
 
 function doSlice(): void {

@@ -2,13 +2,14 @@
 // while a page watches. A page asks every two seconds for what came since its last request. The first request leaves a line in the audit
 // log and returns a signed place, which every later request needs, so nobody can watch without that line.
 
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { live } from '../../contract/limits.js';
+import { areEqual } from '../../registry/secrets.js';
 
 export type LivePage = AdministrationAnswers['showLive'];
 
@@ -24,9 +25,7 @@ export type Place = { readonly segment: string; readonly untilMs: number };
 export function readPlace(secret: string, appId: string, place: string, nowMs: number): Place | undefined {
   const [segment = '', until = '', signature = ''] = place.split('.');
   if (!/^\d{1,20}$/.test(segment) || !/^\d{1,15}$/.test(until)) return undefined;
-  const expected = Buffer.from(signatureOf(secret, appId, `${segment}.${until}`));
-  const given = Buffer.from(signature);
-  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
+  if (!areEqual(signature, signatureOf(secret, appId, `${segment}.${until}`))) return undefined;
   return Number(until) > nowMs ? { segment, untilMs: Number(until) } : undefined;
 }
 

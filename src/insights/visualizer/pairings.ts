@@ -2,12 +2,13 @@
 // code on a page. From then on the pairing is live as long as a page renews it. Redis holds a hash of the secret, the code, the app_id and
 // a keyed digest of the device's address, all for a limited time.
 
-import { createHash, createHmac, randomBytes } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import { visualizer } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { visualizerKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { countWithin } from '../../redis/transactions.js';
+import { hashSecret, newSecret } from '../../registry/secrets.js';
 import { makeCode, readCode } from './code.js';
 
 /** The answer to the device. While it is paired, it sends the secret with every request. */
@@ -33,8 +34,8 @@ export async function beginPairing(
   appId: string,
   address: string,
 ): Promise<BegunPairing | 'too_many' | 'full'> {
-  const pairing = `slp_${randomBytes(32).toString('base64url')}`;
-  const id = idOf(pairing);
+  const pairing = newSecret('slp_');
+  const id = hashSecret(pairing);
   const digest = digestOfAddress(secret, address);
   for (let attempt = 0; attempt < codeAttemptsMax; attempt++) {
     const code = makeCode();
@@ -131,7 +132,7 @@ export async function readPairingState(
 
 /** The id of a pairing from its secret; undefined for a text that is not a secret. */
 export function pairingIdOfSecret(pairing: string): string | undefined {
-  return secretForm.test(pairing) ? idOf(pairing) : undefined;
+  return secretForm.test(pairing) ? hashSecret(pairing) : undefined;
 }
 
 /** What was wrong. The two are counted separately, so that callers without a token do not hold up those with one. */
@@ -161,10 +162,6 @@ export async function countFailure(
 
 function failuresKey(secret: string, network: string, failure: Failure): string {
   return visualizerKeys.failures(digestOfAddress(secret, `${failure}\0${network}`));
-}
-
-function idOf(pairing: string): string {
-  return createHash('sha256').update(pairing).digest('hex');
 }
 
 /** Keyed, since a plain hash could be reversed by trying all addresses. */

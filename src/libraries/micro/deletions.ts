@@ -4,7 +4,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Caller } from '../../accounts/tokens.js';
 import { micro } from '../../contract/limits.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
 import { submissions } from '../../http/endpoints/deletion-submission.js';
 import { publicApi, readDocument, unauthorized, wrongApiKey } from '../../http/endpoints/token-caller.js';
 import { readBasic, readBearer } from '../../http/protocol/authorization.js';
@@ -59,7 +59,7 @@ export function deletionRoutes({ publicBaseUrl, events, log }: DeletionOptions):
     const former = [...requests.values()].find((one) => one.appId === appId && one.reference === reference);
     if (reference !== undefined && former !== undefined) {
       if (former.users.join('\n') === users.join('\n')) return answer(exchange, 200, former, 'complete');
-      return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
+      return exchange.refuse(rejection('reference_taken', undefined, 'reference'));
     }
     const id = randomUUID();
     const request = {

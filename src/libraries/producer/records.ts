@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { epochSeconds } from '../../contract/limits.js';
-import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
 
 export type Operation = 'track' | 'addUserProperties' | 'identify';
@@ -242,8 +242,8 @@ type User = { readonly key: string; readonly fields: { readonly [name: string]: 
 function userOf(identity: unknown, userId: unknown): User | Rejection {
   const hasIdentity = identity !== undefined && identity !== null;
   const hasUserId = userId !== undefined && userId !== null;
-  if (hasIdentity && hasUserId) return rejection('ambiguous_user', outcomes.ambiguous_user.meaning);
-  if (!hasIdentity && !hasUserId) return rejection('missing_user', outcomes.missing_user.meaning);
+  if (hasIdentity && hasUserId) return rejection('ambiguous_user');
+  if (!hasIdentity && !hasUserId) return rejection('missing_user');
   const text = textOf(hasIdentity ? identity : userId);
   if (typeof text !== 'string') {
     return rejection('invalid_type', 'a user is a text or a number', hasIdentity ? 'identity' : 'user_id');
