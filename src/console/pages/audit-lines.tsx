@@ -46,9 +46,7 @@ const columns: readonly TextColumn<AuditEntry>[] = [
   {
     title: 'Outcome',
     text: (each) => outcomeText(each.outcome),
-    cell: (each) => (
-      <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{outcomeText(each.outcome)}</span>
-    ),
+    chip: ({ outcome }) => (outcome === 'done' ? 'good' : 'warn'),
   },
   { title: 'From', text: (each) => each.address, isCopiedOnly: true },
 ];

@@ -20,10 +20,7 @@ export function CaseFile(props: {
   const { account, id, close } = props;
   const path = `/accounts/${part(account.account_id)}/cases/${part(id)}`;
   const found = useResource<Case>(path);
-  const change = async (body: object) => {
-    await call('PATCH', path, body);
-    found.reload();
-  };
+  const change = (body: object) => call('PATCH', path, body).then(found.reload);
   return (
     <Dialog title={found.data === undefined ? 'Case' : `Case ${found.data.reference}`} close={close} wide>
       <Loaded from={found}>

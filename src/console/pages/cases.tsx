@@ -6,9 +6,9 @@ import type { Case } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
-import { dayText, Loaded, today } from '../parts/parts.js';
+import { dayText, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { Table } from '../parts/table.js';
+import { LoadedTable } from '../parts/table.js';
 import { CaseFile } from './case-file.js';
 import { Due, doneText } from './case-words.js';
 
@@ -39,38 +39,34 @@ export function Cases({ account }: { readonly account: Account }) {
             ]}
           />
         </div>
-        <Loaded from={cases}>
-          {(data) => (
-            <Table
-              caption="Cases"
-              copies
-              rows={data}
-              first={50}
-              keyOf={({ case_id }) => case_id}
-              empty={
-                state.value === 'closed'
-                  ? 'No case is closed yet.'
-                  : 'No case is open. When a person asks what you hold about them, or to be deleted, open a case: it says by when an answer is due, and keeps what was done.'
-              }
-              columns={[
-                { title: 'Reference', text: ({ reference }) => reference },
-                {
-                  title: 'Received',
-                  text: ({ received_on }) => received_on,
-                  cell: ({ received_on }) => <time>{dayText(received_on)}</time>,
-                },
-                { title: 'Due', text: ({ due_on }) => due_on, cell: (each) => <Due of={each} /> },
-                { title: 'Done', text: doneText },
-                state.value === 'open'
-                  ? { title: 'Opened by', text: ({ opened_by }) => opened_by }
-                  : { title: 'Closed', time: ({ closed_at }) => closed_at, to: 'day' },
-              ]}
-              actions={({ case_id, reference }) => (
-                <SmallButton text="Show" label={`Show the case ${reference}`} act={() => setShown(case_id)} />
-              )}
-            />
+        <LoadedTable
+          from={cases}
+          caption="Cases"
+          copies
+          first={50}
+          keyOf={({ case_id }) => case_id}
+          empty={
+            state.value === 'closed'
+              ? 'No case is closed yet.'
+              : 'No case is open. When a person asks what you hold about them, or to be deleted, open a case: it says by when an answer is due, and keeps what was done.'
+          }
+          columns={[
+            { title: 'Reference', text: ({ reference }) => reference },
+            {
+              title: 'Received',
+              text: ({ received_on }) => received_on,
+              cell: ({ received_on }) => <time>{dayText(received_on)}</time>,
+            },
+            { title: 'Due', text: ({ due_on }) => due_on, cell: (each) => <Due of={each} /> },
+            { title: 'Done', text: doneText },
+            state.value === 'open'
+              ? { title: 'Opened by', text: ({ opened_by }) => opened_by }
+              : { title: 'Closed', time: ({ closed_at }) => closed_at, to: 'day' },
+          ]}
+          actions={({ case_id, reference }) => (
+            <SmallButton text="Show" label={`Show the case ${reference}`} act={() => setShown(case_id)} />
           )}
-        </Loaded>
+        />
       </section>
       {isAdding && (
         <NewCase

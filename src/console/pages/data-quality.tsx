@@ -4,10 +4,11 @@ import { type Account, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Choice, useField } from '../parts/fields.js';
+import { useField } from '../parts/fields.js';
 import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { Table } from '../parts/table.js';
+import { type Span, SpanChoice } from '../parts/span.js';
+import { LoadedTable, Table } from '../parts/table.js';
 import { meaningOf } from '../words.js';
 import { Books } from './books.js';
 import { EventNames } from './event-names.js';
@@ -40,7 +41,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
   const path = `/environments/${part(environment.app_id)}`;
   const rejected = useResource<Answer<'listRejected'>>(`${path}/rejected`, everyMs);
   const stats = useResource<Answer<'showStats'>>(`${path}/stats`, everyMs);
-  const span = useField<'hour' | 'week'>('week');
+  const span = useField<Span>('week');
   const rejections = useResource<Rejections>(
     `${path}/rejections?span=${span.value}`,
     chartEveryMs[span.value],
@@ -50,60 +51,43 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
       <section class="card">
         <div class="head">
           <h2>Why records were refused</h2>
-          <Choice
-            label="Over"
-            {...span}
-            options={[
-              ['hour', 'the last hour, by minutes'],
-              ['week', 'the last week, by hours'],
-            ]}
-          />
+          <SpanChoice {...span} />
         </div>
         <Help page="src/http/README.md#errors" about="reasons">
           Senders were told why, and nothing of these records is stored.
         </Help>
         <Loaded from={rejections}>{(data) => <Reasons rejections={data} />}</Loaded>
-        <Loaded from={rejected}>
-          {(data) => (
-            <Table
-              caption="The last records that were refused"
-              rows={data}
-              first={10}
-              keyOf={({ time, endpoint, index, code, field }) =>
-                `${time} ${endpoint} ${index} ${code} ${field}`
-              }
-              empty="No record was refused lately. A note of a refused record says what was wrong and holds no value of it."
-              columns={[
-                { title: 'When', time: (each) => each.time, to: 'second' },
-                {
-                  title: 'Why',
-                  text: (each) => each.code,
-                  cell: (each) => (
-                    <>
-                      {meaningOf(each.code)} <code class="muted">{each.code}</code>
-                    </>
-                  ),
-                },
-                {
-                  title: 'Field',
-                  text: (each) => each.field ?? '',
-                  cell: (each) =>
-                    each.field === null ? (
-                      <span class="muted">the whole record</span>
-                    ) : (
-                      <code>{each.field}</code>
-                    ),
-                },
-                { title: 'Sent to', text: (each) => each.endpoint },
-                {
-                  title: 'Place in the request',
-                  text: (each) => each.index ?? '',
-                },
-                { title: 'Bytes', text: (each) => each.bytes, number: true },
-              ]}
-            />
-          )}
-        </Loaded>
+        <LoadedTable
+          from={rejected}
+          caption="The last records that were refused"
+          first={10}
+          keyOf={({ time, endpoint, index, code, field }) => `${time} ${endpoint} ${index} ${code} ${field}`}
+          empty="No record was refused lately. A note of a refused record says what was wrong and holds no value of it."
+          columns={[
+            { title: 'When', time: (each) => each.time, to: 'second' },
+            {
+              title: 'Why',
+              text: (each) => each.code,
+              cell: (each) => (
+                <>
+                  {meaningOf(each.code)} <code class="muted">{each.code}</code>
+                </>
+              ),
+            },
+            {
+              title: 'Field',
+              text: (each) => each.field ?? '',
+              cell: (each) =>
+                each.field === null ? <span class="muted">the whole record</span> : <code>{each.field}</code>,
+            },
+            { title: 'Sent to', text: (each) => each.endpoint },
+            {
+              title: 'Place in the request',
+              text: (each) => each.index ?? '',
+            },
+            { title: 'Bytes', text: (each) => each.bytes, number: true },
+          ]}
+        />
       </section>
       <section class="card">
         <h2>What else was not as it should be</h2>

@@ -86,11 +86,7 @@ export function Deletions({ account }: { readonly account: Account }) {
               columns={[
                 { title: 'Submitted', time: (each) => each.submitted_at },
                 { title: 'Users', text: (each) => each.targets, number: true },
-                {
-                  title: 'State',
-                  text: stateText,
-                  cell: (each) => <span class={`chip ${toneOf(each)}`}>{stateText(each)}</span>,
-                },
+                { title: 'State', text: stateText, chip: toneOf },
                 {
                   title: 'Complete',
                   text: (each) => each.completed_at ?? '',

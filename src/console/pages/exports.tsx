@@ -8,9 +8,9 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Choice, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Help, Loaded } from '../parts/parts.js';
+import { Help } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { Table } from '../parts/table.js';
+import { LoadedTable } from '../parts/table.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 import { may } from '../session.js';
 
@@ -50,41 +50,33 @@ export function Exports({ account }: { readonly account: Account }) {
           hint="Of the person who gets the download."
         />
       )}
-      <Loaded from={exports}>
-        {(data) => (
-          <Table
-            caption="Exports"
-            rows={data}
-            keyOf={({ user_export_id }) => user_export_id}
-            empty="There is no export now."
-            columns={[
-              { title: 'Requested', time: (each) => each.submitted_at },
-              { title: 'Users', text: (each) => each.users, number: true },
-              {
-                title: 'State',
-                text: (each) => each.status,
-                cell: (each) => (
-                  <span class={`chip ${each.status === 'complete' ? 'good' : 'warn'}`}>
-                    {each.status === 'complete' ? 'ready' : 'waits for records that came before it'}
-                  </span>
-                ),
-              },
-              { title: 'Kept until', time: (each) => each.ends_at },
-            ]}
-            actions={(each) =>
-              each.status === 'complete' && (
-                <a
-                  class="button small"
-                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip&zone=${part(zone.value)}`}
-                  download={`export-${each.user_export_id}.zip`}
-                >
-                  Download
-                </a>
-              )
-            }
-          />
-        )}
-      </Loaded>
+      <LoadedTable
+        from={exports}
+        caption="Exports"
+        keyOf={({ user_export_id }) => user_export_id}
+        empty="There is no export now."
+        columns={[
+          { title: 'Requested', time: (each) => each.submitted_at },
+          { title: 'Users', text: (each) => each.users, number: true },
+          {
+            title: 'State',
+            text: ({ status }) => (status === 'complete' ? 'ready' : 'waits for records that came before it'),
+            chip: ({ status }) => (status === 'complete' ? 'good' : 'warn'),
+          },
+          { title: 'Kept until', time: (each) => each.ends_at },
+        ]}
+        actions={(each) =>
+          each.status === 'complete' && (
+            <a
+              class="button small"
+              href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip&zone=${part(zone.value)}`}
+              download={`export-${each.user_export_id}.zip`}
+            >
+              Download
+            </a>
+          )
+        }
+      />
       {adding.value && (
         <NewExport
           account={account}

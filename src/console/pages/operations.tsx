@@ -123,10 +123,8 @@ function Stores({ parts }: { readonly parts: Parts }) {
         { title: 'Store', text: (each) => each.name },
         {
           title: 'State',
-          text: stateOf,
-          cell: (each) => (
-            <span class={`chip ${each.version === undefined ? 'bad' : 'good'}`}>{stateOf(each)}</span>
-          ),
+          text: ({ version }) => (version === undefined ? 'does not answer' : 'answers'),
+          chip: ({ version }) => (version === undefined ? 'bad' : 'good'),
         },
         { title: 'Version', text: (each) => each.version ?? '' },
         { title: 'Uses', text: (each) => each.uses ?? '' },
@@ -137,10 +135,6 @@ function Stores({ parts }: { readonly parts: Parts }) {
       ]}
     />
   );
-}
-
-function stateOf({ version }: Store): string {
-  return version === undefined ? 'does not answer' : 'answers';
 }
 
 function Shards({ parts }: { readonly parts: Parts }) {
@@ -171,11 +165,7 @@ function Shards({ parts }: { readonly parts: Parts }) {
         {
           title: 'Worker',
           text: (each) => (each.has_worker ? 'works' : 'none'),
-          cell: (each) => (
-            <span class={`chip ${each.has_worker ? 'good' : 'bad'}`}>
-              {each.has_worker ? 'works' : 'none'}
-            </span>
-          ),
+          chip: (each) => (each.has_worker ? 'good' : 'bad'),
         },
       ]}
     />

@@ -7,6 +7,7 @@ import { Choice, useField } from '../parts/fields.js';
 import { later } from '../parts/later.js';
 import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { type Span, SpanChoice } from '../parts/span.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
 import { meaningOf } from '../words.js';
@@ -25,7 +26,7 @@ export function Overview({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}`;
   const overview = useResource<Answer<'showOverview'>>(`${path}/overview`, everyMs);
   const appId = useField('');
-  const span = useField<'hour' | 'week'>('hour');
+  const span = useField<Span>('hour');
   const of = appId.value === '' ? '' : `&app_id=${part(appId.value)}`;
   const week = useResource<Traffic>(`${path}/traffic?span=week${of}`, chartEveryMs.week);
   const hour = useResource<Traffic>(
@@ -61,14 +62,7 @@ export function Overview({ account }: { readonly account: Account }) {
       <section class="card">
         <div class="head">
           <h2>Records over time</h2>
-          <Choice
-            label="Over"
-            {...span}
-            options={[
-              ['hour', 'the last hour, by minutes'],
-              ['week', 'the last week, by hours'],
-            ]}
-          />
+          <SpanChoice {...span} />
         </div>
         <Loaded from={span.value === 'hour' ? hour : week}>
           {(data) => (

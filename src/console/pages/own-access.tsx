@@ -6,10 +6,9 @@ import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleTexts } from '../parts/roles.js';
-import { Table } from '../parts/table.js';
+import { LoadedTable } from '../parts/table.js';
 import { person } from '../session.js';
 import { SecondFactor } from './second-factor.js';
 
@@ -43,47 +42,40 @@ export function OwnAccess() {
         </>
       )}
       <h3>Sessions</h3>
-      <Loaded from={sessions}>
-        {(data) => (
-          <Table
-            caption="Your sessions"
-            rows={data}
-            keyOf={({ id }) => id}
-            empty="There is no session."
-            columns={[
-              { title: 'Began', time: (each) => each.began_at },
-              { title: 'Ends', time: (each) => each.ends_at },
-              { title: 'From', text: (each) => each.address },
-              {
-                title: 'Browser',
-                text: (each) => each.agent,
-                cell: (each) => (
-                  <span class="agent" title={each.agent}>
-                    {browserOf(each.agent)}
-                  </span>
-                ),
-              },
-            ]}
-            actions={(each) =>
-              each.this_one ? (
-                <span class="chip good">this one</span>
-              ) : (
-                <Confirm
-                  button="End"
-                  of={`the session from ${each.address}`}
-                  title="End this session?"
-                  says={<p>The browser that uses it has to sign in again.</p>}
-                  confirm="End session"
-                  work={async () => {
-                    await call('DELETE', `/sessions/${part(each.id)}`);
-                    sessions.reload();
-                  }}
-                />
-              )
-            }
-          />
-        )}
-      </Loaded>
+      <LoadedTable
+        from={sessions}
+        caption="Your sessions"
+        keyOf={({ id }) => id}
+        empty="There is no session."
+        columns={[
+          { title: 'Began', time: (each) => each.began_at },
+          { title: 'Ends', time: (each) => each.ends_at },
+          { title: 'From', text: (each) => each.address },
+          {
+            title: 'Browser',
+            text: (each) => each.agent,
+            cell: (each) => (
+              <span class="agent" title={each.agent}>
+                {browserOf(each.agent)}
+              </span>
+            ),
+          },
+        ]}
+        actions={(each) =>
+          each.this_one ? (
+            <span class="chip good">this one</span>
+          ) : (
+            <Confirm
+              button="End"
+              of={`the session from ${each.address}`}
+              title="End this session?"
+              says={<p>The browser that uses it has to sign in again.</p>}
+              confirm="End session"
+              work={() => call('DELETE', `/sessions/${part(each.id)}`).then(sessions.reload)}
+            />
+          )
+        }
+      />
     </section>
   );
 }

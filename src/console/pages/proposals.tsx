@@ -40,10 +40,7 @@ export function Proposals({ account }: { readonly account: Account }) {
             title="Withdraw this deletion?"
             says={<p>It is not carried out, whoever submits the list, until somebody proposes it again.</p>}
             confirm="Withdraw it"
-            work={async () => {
-              await call('DELETE', `${path}/${part(proposal_id)}`);
-              proposals.reload();
-            }}
+            work={() => call('DELETE', `${path}/${part(proposal_id)}`).then(proposals.reload)}
           />
         )}
       />

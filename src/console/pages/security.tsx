@@ -8,7 +8,7 @@ import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
 import { Copy, Help, Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { Table } from '../parts/table.js';
+import { LoadedTable, Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { Callback } from './callback.js';
 
@@ -88,61 +88,54 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
         deletions are.
       </Help>
       {secret !== '' && <Secret text={secret} what="API key" />}
-      <Loaded from={keys}>
-        {(data) => (
-          <Table
-            caption="API keys"
-            copies
-            rows={data}
-            keyOf={({ id }) => id}
-            empty={
-              may('createKey')
-                ? 'There is no API key yet. Create one below.'
-                : 'There is no API key yet. An administrator can create one.'
-            }
-            columns={[
-              {
-                title: 'Name',
-                text: nameOf,
-                cell: (key) => <span class={key.name === '' ? 'muted' : ''}>{nameOf(key)}</span>,
-              },
-              { title: 'Created', time: (key) => key.created_at },
-              { title: 'Last used', time: (key) => key.last_used_at, none: 'never' },
-              { title: 'Ends', time: (key) => key.expires_at, none: 'never' },
-            ]}
-            actions={
-              may('rotateKey') &&
-              ((key) => (
-                <>
-                  {key.expires_at === null && (
-                    <SmallButton
-                      text="Rotate"
-                      label={`Rotate API key ${nameOf(key)}`}
-                      act={() => setRotating(key)}
-                    />
-                  )}
-                  <Confirm
-                    button="Revoke"
-                    of={`API key ${nameOf(key)}`}
-                    title="Revoke this API key?"
-                    says={
-                      <p>
-                        The key <strong>{nameOf(key)}</strong> and all tokens made with it end at once.
-                        Programs that use it can delete nobody any more.
-                      </p>
-                    }
-                    confirm="Revoke key"
-                    work={async () => {
-                      await call('DELETE', `${path}/keys/${part(key.id)}`);
-                      keys.reload();
-                    }}
-                  />
-                </>
-              ))
-            }
-          />
-        )}
-      </Loaded>
+      <LoadedTable
+        from={keys}
+        caption="API keys"
+        copies
+        keyOf={({ id }) => id}
+        empty={
+          may('createKey')
+            ? 'There is no API key yet. Create one below.'
+            : 'There is no API key yet. An administrator can create one.'
+        }
+        columns={[
+          {
+            title: 'Name',
+            text: nameOf,
+            cell: (key) => <span class={key.name === '' ? 'muted' : ''}>{nameOf(key)}</span>,
+          },
+          { title: 'Created', time: (key) => key.created_at },
+          { title: 'Last used', time: (key) => key.last_used_at, none: 'never' },
+          { title: 'Ends', time: (key) => key.expires_at, none: 'never' },
+        ]}
+        actions={
+          may('rotateKey') &&
+          ((key) => (
+            <>
+              {key.expires_at === null && (
+                <SmallButton
+                  text="Rotate"
+                  label={`Rotate API key ${nameOf(key)}`}
+                  act={() => setRotating(key)}
+                />
+              )}
+              <Confirm
+                button="Revoke"
+                of={`API key ${nameOf(key)}`}
+                title="Revoke this API key?"
+                says={
+                  <p>
+                    The key <strong>{nameOf(key)}</strong> and all tokens made with it end at once. Programs
+                    that use it can delete nobody any more.
+                  </p>
+                }
+                confirm="Revoke key"
+                work={() => call('DELETE', `${path}/keys/${part(key.id)}`).then(keys.reload)}
+              />
+            </>
+          ))
+        }
+      />
       {/* Only once the list is loaded, which says what names are taken. */}
       {may('createKey') && keys.data !== undefined && (
         <Form label="New API key" submit="Create API key" inline work={create}>
@@ -217,10 +210,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
   const keys = useResource<Answer<'listWriteKeys'>>(`${path}/write-keys`);
   const newName = useField('');
   const [secret, setSecret] = useState('');
-  const change = async (body: object) => {
-    await call('PATCH', path, body);
-    settings.reload();
-  };
+  const change = (body: object) => call('PATCH', path, body).then(settings.reload);
   return (
     <section class="card">
       <h2>Who may write to {name}</h2>
@@ -253,49 +243,41 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
         )}
       </Loaded>
       {secret !== '' && <Secret text={secret} what="write key" />}
-      <Loaded from={keys}>
-        {(data) => (
-          <Table
-            caption={`Write keys of ${name}`}
-            rows={data}
-            keyOf={({ id }) => id}
-            empty="There is no write key. One is needed only where write keys are required."
-            columns={[
-              { title: 'Write key', text: nameOf },
-              { title: 'Created', time: (key) => key.created_at },
-            ]}
-            actions={
-              may('revokeWriteKey') &&
-              ((key) => (
-                <Confirm
-                  button="Revoke"
-                  of={`write key ${nameOf(key)}`}
-                  title="Revoke this write key?"
-                  says={
-                    data.length === 1 && settings.data?.write_key === 'required' ? (
-                      <p>
-                        This is the last write key of {name}, which requires one. Within a second{' '}
-                        <strong>all servers are refused</strong> (401), until there is another key or none is
-                        required.
-                      </p>
-                    ) : (
-                      <p>
-                        Within a second, producers with the key {nameOf(key)} are refused where a key is
-                        required.
-                      </p>
-                    )
-                  }
-                  confirm="Revoke key"
-                  work={async () => {
-                    await call('DELETE', `${path}/write-keys/${part(key.id)}`);
-                    keys.reload();
-                  }}
-                />
-              ))
-            }
-          />
-        )}
-      </Loaded>
+      <LoadedTable
+        from={keys}
+        caption={`Write keys of ${name}`}
+        keyOf={({ id }) => id}
+        empty="There is no write key. One is needed only where write keys are required."
+        columns={[
+          { title: 'Write key', text: nameOf },
+          { title: 'Created', time: (key) => key.created_at },
+        ]}
+        actions={
+          may('revokeWriteKey') &&
+          ((key) => (
+            <Confirm
+              button="Revoke"
+              of={`write key ${nameOf(key)}`}
+              title="Revoke this write key?"
+              says={
+                keys.data?.length === 1 && settings.data?.write_key === 'required' ? (
+                  <p>
+                    This is the last write key of {name}, which requires one. Within a second{' '}
+                    <strong>all servers are refused</strong> (401), until there is another key or none is
+                    required.
+                  </p>
+                ) : (
+                  <p>
+                    Within a second, producers with the key {nameOf(key)} are refused where a key is required.
+                  </p>
+                )
+              }
+              confirm="Revoke key"
+              work={() => call('DELETE', `${path}/write-keys/${part(key.id)}`).then(keys.reload)}
+            />
+          ))
+        }
+      />
       {may('createWriteKey') && (
         <Form
           label={`New write key of ${name}`}

@@ -8,10 +8,10 @@ import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
 import { Form, SmallButton } from '../parts/form.js';
-import { Copy, Loaded } from '../parts/parts.js';
+import { Copy } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleNames, roleTexts } from '../parts/roles.js';
-import { Table } from '../parts/table.js';
+import { LoadedTable, Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
 import { AccountSettings } from './account-settings.js';
 import { AuditLog } from './audit-log.js';
@@ -141,80 +141,71 @@ function People({ account }: { readonly account: Account }) {
   return (
     <section class="card">
       <h2>People</h2>
-      <Loaded from={people}>
-        {(data) => (
-          <Table
-            caption="People"
-            copies
-            rows={data}
-            keyOf={({ person_id }) => person_id}
-            empty="Nobody is here yet. Invite the first person below."
-            columns={[
-              { title: 'E-mail', text: (each) => each.email },
-              { title: 'Role', text: (each) => roleNames[each.role] },
-              { title: 'Account', text: (each) => nameOfAccount(each.account_id) },
-              {
-                title: 'State',
-                text: (each) => stateOf(each),
-                cell: (each) => (
-                  <span class={each.state === 'active' ? 'chip good' : 'chip warn'}>{stateOf(each)}</span>
-                ),
-              },
-              {
-                title: 'Second factor',
-                text: (each) => (each.signs_on ? 'at the provider' : each.second_factor ? 'yes' : 'no'),
-              },
-            ]}
-            actions={(each) => (
-              <>
-                {isOperator && each.state === 'active' && !each.signs_on && (
-                  <Confirm
-                    button="Password link"
-                    of={`for ${each.email}`}
-                    title="Make a link for a new password?"
-                    says={
-                      <p>
-                        Whoever has the link chooses a password of <strong>{each.email}</strong>, once, within
-                        7 days. It removes their second factor, too, since its device may be lost. Give it to
-                        them in person.
-                      </p>
-                    }
-                    confirm="Make the link"
-                    work={async () => {
-                      const of = each.account_id === null ? {} : { account_id: each.account_id };
-                      setLink(
-                        await call<Answer<'invitePerson'>>('POST', '/people', {
-                          email: each.email,
-                          role: each.role,
-                          ...of,
-                        }),
-                      );
-                      people.reload();
-                    }}
-                  />
-                )}
-                <Confirm
-                  button="Remove"
-                  of={each.email}
-                  title="Remove this person?"
-                  says={
-                    <p>
-                      <strong>{each.email}</strong> is signed out at once and cannot come back without another
-                      invitation{each.state === 'active' && ', which only an operator can make'}. What they
-                      did stays in the audit log.
-                    </p>
-                  }
-                  confirm="Remove person"
-                  work={async () => {
-                    await call('DELETE', `/people/${part(each.person_id)}`);
-                    people.reload();
-                  }}
-                />
-              </>
+      <LoadedTable
+        from={people}
+        caption="People"
+        copies
+        keyOf={({ person_id }) => person_id}
+        empty="Nobody is here yet. Invite the first person below."
+        columns={[
+          { title: 'E-mail', text: (each) => each.email },
+          { title: 'Role', text: (each) => roleNames[each.role] },
+          { title: 'Account', text: (each) => nameOfAccount(each.account_id) },
+          {
+            title: 'State',
+            text: stateOf,
+            chip: ({ state }) => (state === 'active' ? 'good' : 'warn'),
+          },
+          {
+            title: 'Second factor',
+            text: (each) => (each.signs_on ? 'at the provider' : each.second_factor ? 'yes' : 'no'),
+          },
+        ]}
+        actions={(each) => (
+          <>
+            {isOperator && each.state === 'active' && !each.signs_on && (
+              <Confirm
+                button="Password link"
+                of={`for ${each.email}`}
+                title="Make a link for a new password?"
+                says={
+                  <p>
+                    Whoever has the link chooses a password of <strong>{each.email}</strong>, once, within 7
+                    days. It removes their second factor, too, since its device may be lost. Give it to them
+                    in person.
+                  </p>
+                }
+                confirm="Make the link"
+                work={async () => {
+                  const of = each.account_id === null ? {} : { account_id: each.account_id };
+                  setLink(
+                    await call<Answer<'invitePerson'>>('POST', '/people', {
+                      email: each.email,
+                      role: each.role,
+                      ...of,
+                    }),
+                  );
+                  people.reload();
+                }}
+              />
             )}
-          />
+            <Confirm
+              button="Remove"
+              of={each.email}
+              title="Remove this person?"
+              says={
+                <p>
+                  <strong>{each.email}</strong> is signed out at once and cannot come back without another
+                  invitation{each.state === 'active' && ', which only an operator can make'}. What they did
+                  stays in the audit log.
+                </p>
+              }
+              confirm="Remove person"
+              work={() => call('DELETE', `/people/${part(each.person_id)}`).then(people.reload)}
+            />
+          </>
         )}
-      </Loaded>
+      />
       {link !== undefined && (
         <div class="secret" role="status">
           <p>

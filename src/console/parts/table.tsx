@@ -4,7 +4,8 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { csvOf } from '../../parsing/csv/write.js';
 import { SmallButton } from './form.js';
-import { Copy, Time } from './parts.js';
+import { Copy, Loaded, Time } from './parts.js';
+import type { Resource } from './resource.js';
 
 export type Column<Row> = TextColumn<Row> | TimeColumn<Row>;
 
@@ -19,6 +20,8 @@ export type TextColumn<Row> = Titled & {
   readonly text: (row: Row) => string | number;
   /** Shown instead of the text. */
   readonly cell?: (row: Row) => ComponentChildren;
+  /** The colour of a chip around the text. */
+  readonly chip?: (row: Row) => string;
   /** Whether the cells are aligned to the right, so that digits line up. */
   readonly number?: true;
   /** Whether the column is only copied, since the screen shows it elsewhere. */
@@ -33,7 +36,11 @@ type TimeColumn<Row> = Titled & {
 };
 
 function asText<Row>(column: Column<Row>): TextColumn<Row> {
-  if (!('time' in column)) return column;
+  if (!('time' in column)) {
+    const { chip, text } = column;
+    if (chip === undefined) return column;
+    return { ...column, cell: (row) => <span class={`chip ${chip(row)}`}>{text(row)}</span> };
+  }
   const { time, to = 'minute', none, ...titled } = column;
   return {
     ...titled,
@@ -64,8 +71,7 @@ function shownOf(text: string | number): string {
 /** With up to this many rows, their number is not shown, since it is seen at a glance. Never more than `first`. */
 const fewRows = 4;
 
-/** A table. Narrow screens show each row as a list of titles and cells. */
-export function Table<Row>(props: {
+type TableProps<Row> = {
   readonly caption: string;
   readonly columns: readonly Column<Row>[];
   readonly rows: readonly Row[];
@@ -76,7 +82,18 @@ export function Table<Row>(props: {
   readonly first?: number;
   /** Whether the rows can be copied. */
   readonly copies?: true;
-}) {
+};
+
+/** The table of rows that are loaded from somewhere. */
+export function LoadedTable<Row>({
+  from,
+  ...table
+}: Omit<TableProps<Row>, 'rows'> & { readonly from: Resource<readonly Row[]> }) {
+  return <Loaded from={from}>{(rows) => <Table {...table} rows={rows} />}</Loaded>;
+}
+
+/** A table. Narrow screens show each row as a list of titles and cells. */
+export function Table<Row>(props: TableProps<Row>) {
   const { caption, rows, keyOf, empty, actions = false, first = rows.length, copies } = props;
   const columns = props.columns.map(asText);
   // A column that is empty in every row would only take space.
