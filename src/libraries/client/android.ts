@@ -1,6 +1,7 @@
 // The Android surface, imported as `sluice-client/android`.
 
 import type { Properties } from './core/messages.js';
+import type { Operations } from './core/operations.js';
 import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
 import {
   type AndroidEventProperties,
@@ -9,7 +10,7 @@ import {
   toTextProperties,
 } from './mobile/android-properties.js';
 import { createMobile } from './mobile/mobile.js';
-import { type Operations, operationsOf } from './mobile/operations.js';
+import { operationsOf } from './mobile/operations.js';
 import type { MobileOptions } from './mobile/options.js';
 
 export type { Properties } from './core/messages.js';

@@ -1,8 +1,9 @@
 // The iOS surface, imported as `sluice-client/ios`.
 
+import type { Operations } from './core/operations.js';
 import type { DeviceAdapters, PairingAdapters } from './mobile/adapters.js';
 import { createMobile } from './mobile/mobile.js';
-import { type Operations, operationsOf } from './mobile/operations.js';
+import { operationsOf } from './mobile/operations.js';
 import type { MobileOptions } from './mobile/options.js';
 
 export type { Properties } from './core/messages.js';

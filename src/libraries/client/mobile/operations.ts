@@ -1,26 +1,8 @@
-// The operations that iOS and React Native share, as apps call them.
+// The operations that iOS, Android and React Native share.
 
-import type { Properties, PropertiesInput } from '../core/messages.js';
+import type { Properties } from '../core/messages.js';
+import type { Operations } from '../core/operations.js';
 import type { Mobile } from './mobile.js';
-
-/** Operations with the same arguments on iOS and React Native. None throws; what is refused is a warning. */
-export type Operations = {
-  /** Records an event; the name has 1 to 255 characters. */
-  track<T extends PropertiesInput<T>>(event: string, properties?: T): void;
-  /** Gives the current user an identity of 1 to 254 characters. If the user has another one already, a new user begins. */
-  identify(identity: string): void;
-  /** Begins a new anonymous user and session, if the current user is identified. */
-  resetIdentity(): void;
-  /** Adds to the current user's properties; values have at most 255 characters. */
-  addUserProperties<T extends PropertiesInput<T>>(properties: T): void;
-  /** Attaches properties to all later events of this device. */
-  addEventProperties<T extends PropertiesInput<T>>(properties: T): void;
-  removeEventProperty(property: string): void;
-  clearEventProperties(): void;
-  /** Stops recording, forgets what waits to be sent, and remembers the choice. */
-  optOut(): void;
-  optIn(): void;
-};
 
 /** The operations over what the surfaces share. */
 export function operationsOf(mobile: Mobile): Operations {

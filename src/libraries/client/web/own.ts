@@ -2,7 +2,7 @@
 
 import type { Lifecycle } from '../core/adapters.js';
 import { type Client, createClient } from '../core/client.js';
-import { createGuard, protect } from '../core/guard.js';
+import { createGuard } from '../core/guard.js';
 import { clientLimits } from '../core/limits.js';
 import { type Browser, takeBrowser, type Window, warnIn } from './browser.js';
 import { createCookieStore } from './cookies.js';
@@ -10,7 +10,7 @@ import { createLifecycle } from './lifecycle.js';
 import { createLocalStorage } from './local-storage.js';
 import { pageViewEvent, watchPageViews } from './page-views.js';
 import { type Method, methods } from './snippet.js';
-import type { LoadOptions, Operations, Sluice } from './surface.js';
+import { type LoadOptions, type Sluice, surfaceOf } from './surface.js';
 import { createSendingTurn } from './tabs.js';
 import { createTransport } from './transport.js';
 
@@ -112,19 +112,7 @@ export function createOwn(window: Window): Own {
   }
 
   return {
-    sluice: {
-      ...(protect(guarded, operations) as Operations),
-      flush: async () => guarded(operations.flush) as Promise<void>,
-      get userId() {
-        return client?.userId;
-      },
-      get identity() {
-        return client?.identity;
-      },
-      get droppedCount() {
-        return client?.droppedCount ?? 0;
-      },
-    },
+    sluice: surfaceOf(guarded, operations, () => client),
     at: (ms, call) =>
       void guarded(() => {
         use();

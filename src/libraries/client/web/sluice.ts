@@ -2,11 +2,11 @@
 // bundles. The first copy that is used serves the window, and the others pass their calls to it. Otherwise each copy would record every
 // page view, and the calls of a copy on which nobody called `load` would never be sent.
 
-import { createGuard, protect } from '../core/guard.js';
+import { createGuard } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
 import { createOwn, type Own } from './own.js';
 import { type Method, methods } from './snippet.js';
-import type { Operations, Sluice } from './surface.js';
+import { type Sluice, surfaceOf } from './surface.js';
 
 export type { LoadOptions, Sluice, SluiceProperties } from './surface.js';
 
@@ -48,19 +48,7 @@ export function connect(window: Window): Pick<Own, 'sluice' | 'at' | 'addLost'> 
   operations.load = load;
 
   return {
-    sluice: {
-      ...(protect(guarded, operations) as Operations),
-      flush: async () => guarded(operations.flush) as Promise<void>,
-      get userId() {
-        return serving().sluice.userId;
-      },
-      get identity() {
-        return serving().sluice.identity;
-      },
-      get droppedCount() {
-        return serving().sluice.droppedCount;
-      },
-    },
+    sluice: surfaceOf(guarded, operations, () => serving().sluice),
     at: (ms, call) => serving().at(ms, call),
     addLost: (count) => serving().addLost(count),
   };

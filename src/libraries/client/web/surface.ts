@@ -1,8 +1,11 @@
 // What the library offers to a page: its operations and their options.
 
 import type { BeforeSend } from '../core/before-send.js';
-import type { PropertiesInput, PropertyInput } from '../core/messages.js';
+import { protect } from '../core/guard.js';
+import type { PropertyInput } from '../core/messages.js';
+import type { Operations } from '../core/operations.js';
 import type { PageViewOptions } from './page-views.js';
+import type { Method } from './snippet.js';
 
 /**
  * Properties of events and users: numbers, strings of fewer than 1024 characters (of users at most 255), booleans and lists of
@@ -34,31 +37,16 @@ export type LoadOptions = {
   readonly intervalMs?: number;
 };
 
-export type Operations = {
+type WebOperations = Operations & {
   /**
    * Begins to record for the environment with this app_id. Earlier calls wait for it. A further call replaces the options. If the page has
    * several copies of the library, the first one serves all, and `load` on the others is ignored.
    */
   load(appId: string, options: LoadOptions): void;
-  /** Records an event; its name has at most 255 characters. */
-  track<T extends PropertiesInput<T>>(event: string, properties?: T): void;
-  /** Gives the user an identity: case-sensitive, fewer than 255 characters, unique to the user. */
-  identify(identity: string): void;
-  /** Begins a new anonymous user and session, for example at logout. Does nothing if the user is already anonymous. */
-  resetIdentity(): void;
-  /** Attaches properties to the user, for all past and future activity. */
-  addUserProperties<T extends PropertiesInput<T>>(properties: T): void;
-  /** Attaches properties to all events from now on, across pages and sessions. */
-  addEventProperties<T extends PropertiesInput<T>>(properties: T): void;
-  removeEventProperty(property: string): void;
-  clearEventProperties(): void;
-  /** Stops recording, forgets the user and what waits to be sent, and remembers only the choice. */
-  optOut(): void;
-  optIn(): void;
 };
 
 /** None of these throws, regardless of its arguments. A warning in the console says what was not accepted. */
-export type Sluice = Operations & {
+export type Sluice = WebOperations & {
   /** Sends what is waiting, and settles once that was tried. Never rejects. */
   flush(): Promise<void>;
   /** The user's id, for the server-side API; undefined before the library has begun to record. */
@@ -68,3 +56,24 @@ export type Sluice = Operations & {
   /** How many messages this page had to drop, because too many were waiting or the server refused them. */
   readonly droppedCount: number;
 };
+
+/** The surface over operations that may throw. `shown`: what tells about the user, once there is one. */
+export function surfaceOf(
+  guarded: (call: () => unknown) => unknown,
+  operations: Readonly<Record<Method, (...args: never[]) => unknown>>,
+  shown: () => Pick<Sluice, 'userId' | 'identity' | 'droppedCount'> | undefined,
+): Sluice {
+  return {
+    ...(protect(guarded, operations) as WebOperations),
+    flush: async () => guarded(operations.flush) as Promise<void>,
+    get userId() {
+      return shown()?.userId;
+    },
+    get identity() {
+      return shown()?.identity;
+    },
+    get droppedCount() {
+      return shown()?.droppedCount ?? 0;
+    },
+  };
+}
