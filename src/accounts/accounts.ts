@@ -5,6 +5,7 @@ import { randomBytes, randomInt } from 'node:crypto';
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { administration, cases, type LimitName, lengths } from '../contract/limits.js';
+import type { Role } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import type { Account, Environment } from '../registry/documents.js';
 import {
@@ -225,9 +226,10 @@ export async function showEnvironment(redis: Redis, appId: string): Promise<Chan
 }
 
 /** Reads a date or a time as the end of an allowance for imports, or `none`. */
-export function parseImportUntil(value: unknown, nowMs = Date.now()): number | 'none' {
+export function parseImportUntil(value: unknown): number | 'none' {
   if (value === 'none') return 'none';
   const form = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
+  const nowMs = Date.now();
   const ms = typeof value === 'string' && form.test(value) ? Date.parse(value) : Number.NaN;
   if (!(ms > nowMs && ms <= nowMs + administration.importMsMax)) {
     const days = administration.importMsMax / (24 * 60 * 60 * 1000);
@@ -236,6 +238,14 @@ export function parseImportUntil(value: unknown, nowMs = Date.now()): number | '
     );
   }
   return ms;
+}
+
+/** Refuses an operator of an account, and other roles without one. `who`: a person or a program. */
+export function checkBelonging(who: string, role: Role, accountId: string | undefined): void {
+  if (role === 'operator' && accountId !== undefined)
+    throw new AdministrationError('operators do not belong to an account');
+  if (role !== 'operator' && accountId === undefined)
+    throw new AdministrationError(`a ${who} with the role ${role} needs an account`);
 }
 
 /** Refuses changes that would make an account's settings and keys too large. */

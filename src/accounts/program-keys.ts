@@ -15,7 +15,7 @@ import {
   type RegistrySnapshot,
   readRegistry,
 } from '../registry/registry.js';
-import { checkSize } from './accounts.js';
+import { checkBelonging, checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slp_', id: 'pk_' };
 
@@ -32,13 +32,8 @@ type Wanted = {
 export async function createProgramKey(
   redis: Redis,
   { name, role, accountId }: Wanted,
-): Promise<ProgramKeyView & { readonly program_key: string }> {
-  if ((role === 'operator') !== (accountId === undefined))
-    throw new AdministrationError(
-      role === 'operator'
-        ? 'operators do not belong to an account'
-        : `a program with the role ${role} needs an account`,
-    );
+): Promise<AdministrationAnswers['createProgramKey']> {
+  checkBelonging('program', role, accountId);
   const { key, secret } = newKey(form, name);
   const made: ProgramKey = { ...key, role };
   return changeRegistry(redis, (snapshot) => {
@@ -64,7 +59,7 @@ export async function revokeProgramKey(
   redis: Redis,
   id: string,
   accountId?: string,
-): Promise<{ readonly id: string; readonly account_id: string | null; readonly revoked: true }> {
+): Promise<AdministrationAnswers['revokeProgramKey']> {
   return changeRegistry(redis, ({ programKeys }) => {
     const found = [...programKeys.values()].find(({ keys }) => keys.some((key) => key.id === id));
     if (found === undefined || (accountId !== undefined && found.account_id !== accountId))
@@ -72,7 +67,7 @@ export async function revokeProgramKey(
     const left = found.keys.filter((key) => key.id !== id);
     return {
       changes: [change(found.account_id, left)],
-      result: { id, account_id: found.account_id ?? null, revoked: true as const },
+      result: { id, account_id: found.account_id ?? null, revoked: true },
     };
   });
 }

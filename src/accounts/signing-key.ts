@@ -3,19 +3,13 @@
 
 import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import type { signingKeySchema } from '../contract/privacy-answers.js';
+import type { Static } from '../contract/typebox.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { type SigningKey, signingKeyKey } from '../registry/documents.js';
 import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { changeRegistry, readLoaded } from '../registry/registry.js';
-
-/** The public part. */
-export type PublicSigningKey = {
-  readonly algorithm: 'Ed25519';
-  readonly key_id: string;
-  /** SubjectPublicKeyInfo in PEM. */
-  readonly public_key: string;
-};
 
 /** Makes the key unless there is one. Settles when ClickHouse has it too. Rejects with StateNotLoaded. */
 async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
@@ -63,7 +57,7 @@ export function keyIdOf(publicKey: KeyObject): string {
   return createHash('sha256').update(der).digest('hex').slice(0, 16);
 }
 
-export function publicPartOf({ key_id, public_key }: SigningKey): PublicSigningKey {
+export function publicPartOf({ key_id, public_key }: SigningKey): Static<typeof signingKeySchema> {
   return { algorithm: 'Ed25519', key_id, public_key };
 }
 

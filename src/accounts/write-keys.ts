@@ -46,21 +46,15 @@ export async function listWriteKeys(redis: Redis, appId: string): Promise<WriteK
   return keysOf(snapshot, appId).map(({ id, name, created_at }) => ({ id, app_id: appId, name, created_at }));
 }
 
-export type RevokedWriteKey = {
-  readonly app_id: string;
-  readonly id: string;
-  readonly revoked: true;
-  /** How many the environment still has. */
-  readonly keys_left: number;
-  /** A warning if none is left although one is required. */
-  readonly note?: string;
-};
-
 /**
  * Ends a write key: API processes refuse it within a second. Even the last one of an environment that requires keys can be ended, since it
  * may have fallen into the wrong hands.
  */
-export async function revokeWriteKey(redis: Redis, appId: string, id: string): Promise<RevokedWriteKey> {
+export async function revokeWriteKey(
+  redis: Redis,
+  appId: string,
+  id: string,
+): Promise<AdministrationAnswers['revokeWriteKey']> {
   return changeRegistry(redis, (snapshot) => {
     const { write_key } = environmentNamed(snapshot, appId);
     const existing = keysOf(snapshot, appId);
@@ -68,7 +62,7 @@ export async function revokeWriteKey(redis: Redis, appId: string, id: string): P
     if (left.length === existing.length) throw new AdministrationError(`${appId} has no write key ${id}`);
     const closes = left.length === 0 && write_key === 'required';
     const note = closes ? { note: noneLeft } : {};
-    const result = { app_id: appId, id, revoked: true as const, keys_left: left.length, ...note };
+    const result = { app_id: appId, id, revoked: true, keys_left: left.length, ...note };
     return { changes: [change(appId, left)], result };
   });
 }

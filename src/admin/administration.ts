@@ -3,7 +3,6 @@
 
 import type { Places } from '../concurrency.js';
 import type { CommandAction } from '../contract/audit-actions.js';
-import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { mayDo } from '../contract/roles.js';
 import type { AdminContext } from '../operations/context.js';
 import { type Actor, audited, type Subjects } from '../registry/audit/audit.js';
@@ -93,8 +92,6 @@ function underAudit(
       ...subjectsOf(result),
       ...(command.detailsOfResult && { details: command.detailsOfResult(fieldsOf(result)) }),
     }),
-    outcomeOfError: (error) =>
-      error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown',
     loadsState: command.loadsState === true,
     isKeptByLine: command.isKeptByLine === true,
   });

@@ -29,20 +29,19 @@ export const deletionProposedSchema = Type.Object({
   }),
 });
 
+const foundRows = Type.Object({
+  app_id: Type.String(),
+  table: Type.String(),
+  rows: Type.Integer({ minimum: 1 }),
+});
+
 /** What a deletion would find. */
 export const deletionPreviewSchema = Type.Object({
   dry_run: Type.Literal(true),
   users: Type.Integer({ minimum: 1, description: 'How many different users were named.' }),
   users_found: Type.Integer({ minimum: 0, description: 'How many of them have any rows.' }),
   rows: Type.Integer({ minimum: 0, description: 'How many rows these have.' }),
-  found: Type.Array(
-    Type.Object({
-      app_id: Type.String(),
-      table: Type.String(),
-      rows: Type.Integer({ minimum: 1 }),
-    }),
-    { description: 'The same by environment and table.' },
-  ),
+  found: Type.Array(foundRows, { description: 'The same by environment and table.' }),
   unclear: Type.Array(
     Type.Object({
       place: Type.Integer({ minimum: 0, description: 'Position in your list, from 0.' }),
@@ -194,9 +193,7 @@ export const deletionCertificateSchema = Type.Object({
       users: Type.Integer({ minimum: 1 }),
       users_found: Type.Optional(Type.Integer({ minimum: 0 })),
       rows_deleted: Type.Integer({ minimum: 0 }),
-      found: Type.Array(
-        Type.Object({ app_id: Type.String(), table: Type.String(), rows: Type.Integer({ minimum: 1 }) }),
-      ),
+      found: Type.Array(foundRows),
       tables_counted: Type.Optional(Type.Array(Type.String())),
       statement: Type.Optional(Type.String({ description: 'What the count has shown, in words.' })),
     },

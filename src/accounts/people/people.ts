@@ -19,6 +19,7 @@ import {
   readTime,
 } from '../../registry/registry.js';
 import { hashSecret, newSecret } from '../../registry/secrets.js';
+import { checkBelonging } from '../accounts.js';
 import type { NotVouched, Subject, Vouched } from './provider.js';
 
 export type PersonView = AdministrationAnswers['listPeople'][number];
@@ -41,13 +42,7 @@ export async function invitePerson(
   by: 'operator' | 'administrator' = 'operator',
 ): Promise<PersonView & { readonly secret: string }> {
   const email = parseEmail(given);
-  if ((role === 'operator') !== (accountId === undefined)) {
-    throw new AdministrationError(
-      role === 'operator'
-        ? 'operators do not belong to an account'
-        : `a person with the role ${role} needs an account`,
-    );
-  }
+  checkBelonging('person', role, accountId);
   const nowMs = await readTime(redis);
   return changeRegistry(redis, (snapshot) => {
     if (accountId !== undefined) accountNamed(snapshot, accountId);

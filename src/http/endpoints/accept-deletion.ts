@@ -2,7 +2,7 @@
 // a line in the audit log that counts the users and names none.
 
 import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
-import { loaded, StateNotLoaded } from '../../contract/errors.js';
+import { loaded } from '../../contract/errors.js';
 import { limitedRetrySeconds } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { Document } from '../../parsing/document.js';
@@ -149,7 +149,6 @@ function submitAudited(
         submitted.requestId !== undefined
           ? { outcome: 'done', deletion_request_id: submitted.requestId }
           : { outcome: 'refused' },
-      outcomeOfError: (error) => (error instanceof StateNotLoaded ? 'refused' : 'unknown'),
     },
   );
 }

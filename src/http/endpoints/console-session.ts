@@ -30,7 +30,6 @@ export type SignInOptions = {
   readonly isSecure: boolean;
   /** Whether people may sign in with an identity provider. */
   readonly hasProvider: boolean;
-  readonly clock?: () => number;
   readonly log: Log;
 };
 
@@ -147,10 +146,6 @@ function refuseForNow(exchange: Exchange, ms: number): void {
     {},
     retryAfter(ms / 1000),
   );
-}
-
-export function now({ clock = Date.now }: SignInOptions): number {
-  return clock();
 }
 
 export function textOf(fields: Fields, name: string): string {

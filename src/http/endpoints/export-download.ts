@@ -13,6 +13,7 @@ import type { StoredExport } from '../../privacy/export/request.js';
 import { type Times, timesIn } from '../../privacy/export/times.js';
 import type { Redis } from '../../redis/client.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
+import { accepts } from '../pages/encoded.js';
 import type { AnswerStream } from '../protocol/answer-stream.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
@@ -149,7 +150,5 @@ export function wantedOf(query: string): Wanted | Rejection {
 
 /** Whether an Accept-Encoding header names gzip without refusing it. */
 export function acceptsGzip(header: string): boolean {
-  return header
-    .split(',')
-    .some((coding) => /^\s*(?:x-)?gzip\s*(?:;\s*q=(?!0(?:\.0*)?\s*$).*)?$/i.test(coding));
+  return accepts(header, 'gzip') || accepts(header, 'x-gzip');
 }

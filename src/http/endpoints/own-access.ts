@@ -14,7 +14,6 @@ import {
   countAttempt,
   type Fields,
   newPasswordOf,
-  now,
   type Own,
   type Request,
   type SignInOptions,
@@ -66,7 +65,7 @@ export const setSecondFactor: Own = async (options, request, fields, signedIn) =
   const code = textOf(fields, 'code');
   if (!isSecret(secret)) throw new AdministrationError('secret must be one that was offered');
   return withPassword(options, request, fields, signedIn, 'set_second_factor', async (person) => {
-    const next = useCode({ secret, last_code: 0 }, code, now(options));
+    const next = useCode({ secret, last_code: 0 }, code, Date.now());
     if (next === undefined) throw new AdministrationError('this code does not belong to the secret');
     return { body: await replaceSecondFactor(options, person, next) };
   });

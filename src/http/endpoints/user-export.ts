@@ -5,7 +5,7 @@ import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
 import { type Caller, isKeyValid } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
-import { loaded, StateNotLoaded } from '../../contract/errors.js';
+import { loaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
 import { exportFormats, exportLineSchema, userExportSchema } from '../../contract/privacy-answers.js';
 import { mayDo } from '../../contract/roles.js';
@@ -20,7 +20,7 @@ import { isComplete, readExport, type StoredExport } from '../../privacy/export/
 import { submitExport } from '../../privacy/export/submit.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
-import { type Action, type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
+import { type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import {
   documents,
   ignoredHeader,
@@ -187,16 +187,17 @@ async function accept(
   const targets = readExportTargets(document);
   if ('code' in targets) return exchange.refuse(targets);
   const submission = loaded(options.submission());
+  const { accountId: account_id, appId: app_id, keyId } = caller;
   const submitted = await audited(
     options.audit,
-    ...actionOf(caller, address, 'submit_export', { users: targets.length }),
-    () => submitExport(submission, caller.accountId, targets),
+    { kind: 'api_key', name: keyId, address },
+    { action: 'submit_export', account_id, app_id, details: { users: targets.length } },
+    () => submitExport(submission, account_id, targets),
     {
       endingOf: (request) =>
         typeof request === 'string'
           ? { outcome: 'refused' }
           : { outcome: 'done', details: { user_export_id: request.user_export_id } },
-      outcomeOfError: (error) => (error instanceof StateNotLoaded ? 'refused' : 'unknown'),
     },
   );
   if (typeof submitted === 'string') {
@@ -282,9 +283,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
         if (!mayDo(principal.role, mayRead)) return refuse(exchange, 'forbidden');
-        const { redis } = options.reading;
-        const read = () => readExport(redis, id);
-        const request = isRequestId(id) ? await readOnReplicas(redis, registryKeys.exports, read) : undefined;
+        const request = await findExport(options, id);
         if (request === undefined || refusalOf(principal, mayRead, request.account_id) !== undefined)
           return refuse(exchange, 'not_found');
         if ('code' in wanted) return exchange.refuse(wanted);
@@ -351,15 +350,22 @@ function answerForExport(
   answer: (request: StoredExport, epoch: string, caller: Caller) => Promise<void>,
 ): void {
   const id = req.getParameter(0) ?? '';
-  const { redis } = options.reading;
   answerForCaller(exchange, { ...askedOf(options), ...failingOf(options) }, async (caller) => {
-    const read = () => readExport(redis, id);
-    const request = isRequestId(id) ? await readOnReplicas(redis, registryKeys.exports, read) : undefined;
+    const request = await findExport(options, id);
     if (request?.account_id !== caller.accountId) {
       return refuse(exchange, 'not_found');
     }
     await answer(request, loaded(options.submission()).epoch, caller);
   });
+}
+
+/** The export with an id, on enough replicas; undefined if there is none. */
+async function findExport(
+  { reading: { redis } }: ExportApiOptions,
+  id: string,
+): Promise<StoredExport | undefined> {
+  if (!isRequestId(id)) return undefined;
+  return readOnReplicas(redis, registryKeys.exports, () => readExport(redis, id));
 }
 
 function askedOf({ reading, log }: ExportApiOptions): Asked {
@@ -368,16 +374,4 @@ function askedOf({ reading, log }: ExportApiOptions): Asked {
 
 function failingOf({ log }: ExportApiOptions): FailingCalls {
   return { log, code: 'overloaded' };
-}
-
-function actionOf(
-  { accountId: account_id, appId: app_id, keyId }: Caller,
-  address: string,
-  action: Action['action'],
-  details: Readonly<Record<string, unknown>>,
-) {
-  return [
-    { kind: 'api_key', name: keyId, address },
-    { action, account_id, app_id, details },
-  ] as const;
 }

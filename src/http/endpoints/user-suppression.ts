@@ -3,7 +3,7 @@
 
 import type { Caller } from '../../accounts/tokens.js';
 import type { Places } from '../../concurrency.js';
-import { loaded, StateNotLoaded } from '../../contract/errors.js';
+import { loaded } from '../../contract/errors.js';
 import { bodies, counts, suppressions } from '../../contract/limits.js';
 import {
   suppressedSchema,
@@ -101,10 +101,6 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
         details: { users: targets.length },
       },
       () => work(known, accountId, targets),
-      {
-        endingOf: () => ({ outcome: 'done' }),
-        outcomeOfError: (error) => (error instanceof StateNotLoaded ? 'refused' : 'unknown'),
-      },
     );
   }
 

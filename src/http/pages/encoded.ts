@@ -54,7 +54,7 @@ export function serveEncoded(type: string, cached: string, headers: Headers, bod
 }
 
 /** Whether Accept-Encoding names a coding without refusing it. */
-function accepts(header: string, coding: string): boolean {
+export function accepts(header: string, coding: string): boolean {
   const entry = header
     .toLowerCase()
     .split(',')

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { AuditAction } from '../../contract/audit-actions.js';
-import { StateNotLoaded, Unavailable } from '../../contract/errors.js';
+import { AdministrationError, StateNotLoaded, Unavailable } from '../../contract/errors.js';
 import { audit } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -40,9 +40,10 @@ export type AuditOptions = {
 
 /**
  * Runs `work` with a line in the audit log before and after it; settles as `work` does. The last line is made from the result by
- * `endingOf`, or from the error by `outcomeOfError`. Rejects with AuditLogFull or StateNotLoaded before `work` begins if the first line
- * cannot be written. `loadsState`: the action may begin while Redis is empty; its line goes to ClickHouse at once. `isKeptByLine`: the last
- * line itself is the effect of the action, so this rejects if it cannot be written.
+ * `endingOf` (by default: done), or from the error by `outcomeOfError` (by default: refused if the error shows that nothing was done).
+ * Rejects with AuditLogFull or StateNotLoaded before `work` begins if the first line cannot be written. `loadsState`: the action may begin
+ * while Redis is empty; its line goes to ClickHouse at once. `isKeptByLine`: the last line itself is the effect of the action, so this
+ * rejects if it cannot be written.
  */
 export async function audited<Result>(
   { redis, clickhouse, log }: AuditOptions,
@@ -50,11 +51,11 @@ export async function audited<Result>(
   action: Action,
   work: () => Promise<Result>,
   judge: {
-    readonly endingOf: (result: Result) => Ending;
-    readonly outcomeOfError: (error: unknown) => AuditOutcome;
+    readonly endingOf?: (result: Result) => Ending;
+    readonly outcomeOfError?: (error: unknown) => AuditOutcome;
     readonly loadsState?: boolean;
     readonly isKeptByLine?: boolean;
-  },
+  } = {},
 ): Promise<Result> {
   const begun = lineOf(actor, action);
   const kept = await keep(redis, begun, audit.waitingLinesMax);
@@ -83,11 +84,15 @@ export async function audited<Result>(
   try {
     result = await work();
   } catch (error) {
-    await end({ outcome: judge.outcomeOfError(error) });
+    await end({ outcome: (judge.outcomeOfError ?? outcomeByDefault)(error) });
     throw error;
   }
-  await end(judge.endingOf(result));
+  await end(judge.endingOf?.(result) ?? { outcome: 'done' });
   return result;
+}
+
+function outcomeByDefault(error: unknown): AuditOutcome {
+  return error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown';
 }
 
 function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLine {
