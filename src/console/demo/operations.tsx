@@ -3,6 +3,7 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import type { PropertyInput } from '../../libraries/client/core/messages.js';
 import type { Sluice } from '../../libraries/client/web/surface.js';
+import { Button } from '../parts/form.js';
 import { hasEvent, makeCall, mark, type Outcome, refused, wasRefused } from './calls.js';
 import { Card } from './card.js';
 
@@ -123,14 +124,6 @@ function Operation(props: {
   );
 }
 
-function Button({ text, onClick }: { readonly text: string; readonly onClick: () => void }) {
-  return (
-    <button type="button" onClick={onClick}>
-      {text}
-    </button>
-  );
-}
-
 export function Operations() {
   return (
     <>
@@ -160,7 +153,7 @@ export function Operations() {
             ['identity-value', 'Identity', '', { placeholder: 'ada@example.com', autocomplete: 'off' }],
           ]}
         >
-          <Button text="Reset identity" onClick={resetIdentity} />
+          <Button text="Reset identity" act={resetIdentity} />
         </Operation>
         <Operation
           button="Add user property"
@@ -180,18 +173,18 @@ export function Operations() {
             ['global-value', 'Value', 'dark'],
           ]}
         >
-          <Button text="Remove" onClick={removeEventProperty} />
+          <Button text="Remove" act={removeEventProperty} />
           <Button
             text="Clear all"
-            onClick={() => act('clearEventProperties()', sluice.clearEventProperties, 'none left')}
+            act={() => act('clearEventProperties()', sluice.clearEventProperties, 'none left')}
           />
         </Operation>
       </Card>
       <Card title="Sending">
         <div class="buttons">
-          <Button text="Flush" onClick={() => act('flush()', sluice.flush, 'sent at once')} />
-          <Button text="Opt out" onClick={() => choose(true)} />
-          <Button text="Opt in" onClick={() => choose(false)} />
+          <Button text="Flush" act={() => act('flush()', sluice.flush, 'sent at once')} />
+          <Button text="Opt out" act={() => choose(true)} />
+          <Button text="Opt in" act={() => choose(false)} />
         </div>
         <p class="muted">
           Messages wait half a second for others to go with; <em>Flush</em> sends at once. Close the page, go

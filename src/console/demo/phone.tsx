@@ -2,6 +2,7 @@
 
 import { signal } from '@preact/signals';
 import { createIosSluice } from '../../libraries/client/ios.js';
+import { Button } from '../parts/form.js';
 import { hasEvent, makeCall, mark } from './calls.js';
 
 /** Separates what the phone stores from what the page's library stores. */
@@ -93,21 +94,11 @@ export function Phone() {
           start printed where it is), and watch what the phone sends.
         </p>
         <div class="buttons">
-          <button type="button" class="primary" onClick={() => shake()}>
-            Shake
-          </button>
-          <button type="button" onClick={() => phone.stopEVPairing()}>
-            Stop pairing
-          </button>
-          <button type="button" onClick={() => open('Home')}>
-            Home
-          </button>
-          <button type="button" onClick={() => open('Basket')}>
-            Basket
-          </button>
-          <button type="button" onClick={tap}>
-            Tap “Buy”
-          </button>
+          <Button text="Shake" kind="primary" act={() => shake()} />
+          <Button text="Stop pairing" act={() => phone.stopEVPairing()} />
+          <Button text="Home" act={() => open('Home')} />
+          <Button text="Basket" act={() => open('Basket')} />
+          <Button text="Tap “Buy”" act={tap} />
         </div>
       </div>
     </section>

@@ -4,7 +4,7 @@ import { type Account, call, part } from '../api.js';
 import type { Case } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { Field, useField } from '../parts/fields.js';
-import { ActionButton, Form } from '../parts/form.js';
+import { ActionButton, Button, Form } from '../parts/form.js';
 import { dayText, Facts, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { go } from '../router.js';
@@ -60,9 +60,7 @@ export function CaseFile(props: {
         )}
       </Loaded>
       <div class="buttons">
-        <button type="button" onClick={close}>
-          Back to the list
-        </button>
+        <Button text="Back to the list" act={close} />
       </div>
     </Dialog>
   );

@@ -5,7 +5,7 @@ import { type Account, call, part } from '../api.js';
 import type { Case } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
-import { Form, SmallButton } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { dayText, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { LoadedTable } from '../parts/table.js';
@@ -23,9 +23,7 @@ export function Cases({ account }: { readonly account: Account }) {
     <>
       <div class="head">
         <h1>Cases</h1>
-        <button type="button" class="primary" onClick={() => setIsAdding(true)}>
-          New case
-        </button>
+        <Button text="New case" kind="primary" act={() => setIsAdding(true)} />
       </div>
       <section class="card">
         <div class="head">
@@ -64,7 +62,12 @@ export function Cases({ account }: { readonly account: Account }) {
               : { title: 'Closed', time: ({ closed_at }) => closed_at, to: 'day' },
           ]}
           actions={({ case_id, reference }) => (
-            <SmallButton text="Show" label={`Show the case ${reference}`} act={() => setShown(case_id)} />
+            <Button
+              kind="small"
+              text="Show"
+              label={`Show the case ${reference}`}
+              act={() => setShown(case_id)}
+            />
           )}
         />
       </section>

@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type Account, ApiError, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
+import { Button } from '../parts/form.js';
 import { Brand } from '../parts/icons.js';
 import { Facts, Help, Loaded, Problem, Time } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
@@ -64,9 +65,7 @@ export function CertificatePage() {
               To see whether this is genuine, drop its file, deletion-{id}.json, at {location.origin}/verify.
             </p>
             <p class="buttons screen">
-              <button type="button" class="primary" onClick={() => print()}>
-                Print
-              </button>
+              <Button text="Print" kind="primary" act={() => print()} />
               <a
                 class="button"
                 href={`/admin/v1/deletions/${part(id)}/certificate`}

@@ -3,6 +3,7 @@
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
+import { Button } from '../parts/form.js';
 import { DownloadAll, Pages, usePages } from '../parts/paged.js';
 import { Facts, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -74,9 +75,7 @@ export function Evidence(props: {
             </a>
           </>
         )}
-        <button type="button" onClick={close}>
-          Close
-        </button>
+        <Button text="Close" act={close} />
       </div>
     </Dialog>
   );

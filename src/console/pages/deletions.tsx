@@ -5,7 +5,7 @@ import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
 import { Choice, Field, useField } from '../parts/fields.js';
-import { Form, SmallButton } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { durationText, Help, Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
@@ -43,11 +43,7 @@ export function Deletions({ account }: { readonly account: Account }) {
     <>
       <div class="head">
         <h1>Deletions</h1>
-        {may('submitDeletion') && (
-          <button type="button" class="primary" onClick={() => adding.set(true)}>
-            New deletion
-          </button>
-        )}
+        {may('submitDeletion') && <Button text="New deletion" kind="primary" act={() => adding.set(true)} />}
       </div>
       {may('listProposals') && <Proposals account={account} />}
       <section class="card">
@@ -113,7 +109,8 @@ export function Deletions({ account }: { readonly account: Account }) {
                 },
               ]}
               actions={(each) => (
-                <SmallButton
+                <Button
+                  kind="small"
                   text="Evidence"
                   label={`Evidence of ${each.deletion_request_id.slice(0, 8)}`}
                   act={() => setShown(each)}

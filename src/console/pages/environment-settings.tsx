@@ -7,7 +7,7 @@ import { call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Check, Choice, Field, useField } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
@@ -61,9 +61,7 @@ function Shown({ settings, close }: { readonly settings: SettingsOf; readonly cl
           </li>
         ))}
       </ul>
-      <button type="button" onClick={close}>
-        Close
-      </button>
+      <Button text="Close" act={close} />
     </>
   );
 }

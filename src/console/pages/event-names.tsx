@@ -5,7 +5,7 @@ import { call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
-import { SmallButton } from '../parts/form.js';
+import { Button } from '../parts/form.js';
 import { Loaded } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -74,7 +74,8 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
                 { title: 'Last', time: (each) => each.last_seen, sorts: true },
               ]}
               actions={(each) => (
-                <SmallButton
+                <Button
+                  kind="small"
                   text="Properties"
                   label={`Properties of ${each.event}`}
                   act={() => setShown(each.event)}
@@ -87,9 +88,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       {shown !== undefined && (
         <Dialog title={`Properties of ${shown}`} close={() => setShown(undefined)}>
           <Properties path={`${path}/event-properties`} event={shown} days={days.value} />
-          <button type="button" onClick={() => setShown(undefined)}>
-            Close
-          </button>
+          <Button text="Close" act={() => setShown(undefined)} />
         </Dialog>
       )}
     </section>

@@ -7,7 +7,7 @@ import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Choice, useField } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { Help } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { LoadedTable } from '../parts/table.js';
@@ -34,9 +34,7 @@ export function Exports({ account }: { readonly account: Account }) {
     <section class="card">
       <div class="head">
         <h2>Exports</h2>
-        <button type="button" onClick={() => adding.set(true)}>
-          New export
-        </button>
+        <Button text="New export" act={() => adding.set(true)} />
       </div>
       <Help page="src/privacy/export/README.md" about="exports">
         An export is a download of all that is held about users. It is kept for a day, or until one of them is

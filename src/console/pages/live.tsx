@@ -5,7 +5,7 @@ import { type Account, ApiError, call, type EnvironmentOfList, part } from '../a
 import type { Answer } from '../commands.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Events } from '../parts/events.js';
-import { ActionButton } from '../parts/form.js';
+import { ActionButton, Button } from '../parts/form.js';
 import { Help, Problem } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
 
@@ -92,9 +92,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
       <div class="head">
         <h2>What arrives in {environment.name}</h2>
         {isWatching ? (
-          <button type="button" onClick={() => setWatching(false)}>
-            Pause
-          </button>
+          <Button text="Pause" act={() => setWatching(false)} />
         ) : (
           <ActionButton button={events.length === 0 ? 'Watch' : 'Go on'} work={begin} />
         )}

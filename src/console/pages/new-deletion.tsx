@@ -7,7 +7,7 @@ import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Check, Field, useField } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 
 /** The answer to a submission: the deletion begins, or waits for a second person. */
@@ -54,9 +54,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
             ? `The deletion of ${usersText(list.users.length)} is proposed. It begins once another privacy officer has submitted the same list, within 7 days. Only a hash of the list is kept: hand it over yourself.`
             : `The deletion of ${usersText(list.users.length)} is submitted. The list shows when it is complete.`}
         </p>
-        <button type="button" class="primary" onClick={forget}>
-          Close
-        </button>
+        <Button text="Close" kind="primary" act={forget} />
       </Dialog>
     );
   }

@@ -23,7 +23,6 @@ export function PersonActions(props: {
   const users = names.map(inRequest);
   const { inCase, field } = useCase(account);
   const reference = useField('');
-  const why = reference.value.trim() === '' ? {} : { reference: reference.value.trim() };
   const isSuppressed = names.some(({ suppression }) => suppression.suppressed);
   const everywhere = `in every environment of ${account.name}`;
   const person = (
@@ -87,7 +86,7 @@ export function PersonActions(props: {
               await call('POST', `${of}/user_suppression`, {
                 users,
                 suppress: !isSuppressed,
-                ...why,
+                reference: reference.value.trim() || undefined,
                 ...inCase,
               });
               setSaid(isSuppressed ? 'The suppression is lifted.' : 'The user is suppressed.');

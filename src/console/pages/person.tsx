@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { ActionButton, SmallButton } from '../parts/form.js';
+import { ActionButton, Button } from '../parts/form.js';
 import { Loaded, Time } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -175,7 +175,7 @@ function Places(props: {
           at === chosen ? (
             <span class="chip accent">shown below</span>
           ) : (
-            <SmallButton text="Show" label={`Show what ${name(place)} has`} act={() => choose(at)} />
+            <Button kind="small" text="Show" label={`Show what ${name(place)} has`} act={() => choose(at)} />
           ))
       }
     />

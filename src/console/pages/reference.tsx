@@ -2,9 +2,10 @@
 // and HTML into the page, which the console's policy forbids. So it has its own frame, without an origin.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Account } from '../api.js';
+import { type Account, ApiError } from '../api.js';
 import { Choice } from '../parts/fields.js';
 import { Problem } from '../parts/parts.js';
+import { useLoad } from '../parts/resource.js';
 import type { Shown } from '../reference/frame.js';
 
 const documents = [
@@ -12,42 +13,21 @@ const documents = [
   ['/admin/v1/openapi.json', 'Administration'],
 ] as const;
 
-const retryMs = 3_000;
+function load(path: string): Promise<Shown['document']> {
+  return fetch(path)
+    .then((answer) => answer.json())
+    .catch(() => {
+      throw new ApiError(0, 'The service does not answer.');
+    });
+}
 
 export function Reference({ account }: { readonly account: Account | undefined }) {
   const [path, setPath] = useState<string>(documents[0][0]);
-  const [loaded, setLoaded] = useState<{ path: string; document: Shown['document'] } | undefined>(undefined);
+  const { data: document, fault } = useLoad(path, () => load(path));
   const [ready, setReady] = useState('');
-  const [fault, setFault] = useState('');
   const frame = useRef<HTMLIFrameElement>(null);
-  useEffect(() => {
-    let isWanted = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const load = () => {
-      fetch(path)
-        .then((answer) => answer.json() as Promise<Shown['document']>)
-        .then(
-          (document) => {
-            if (!isWanted) return;
-            setFault('');
-            setLoaded({ path, document });
-          },
-          () => {
-            if (!isWanted) return;
-            setFault('The service does not answer.');
-            timer = setTimeout(load, retryMs);
-          },
-        );
-    };
-    load();
-    return () => {
-      isWanted = false;
-      clearTimeout(timer);
-    };
-  }, [path]);
   const appId = account?.environments.find(({ main }) => main)?.app_id;
   const accountId = account?.account_id;
-  const document = loaded?.path === path ? loaded.document : undefined;
   /** Each combination of document and account has its own frame. */
   const key = `${path} ${appId}`;
   useEffect(() => {

@@ -5,7 +5,7 @@ import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
-import { Form, SmallButton } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { Copy, Help, Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { LoadedTable, Table } from '../parts/table.js';
@@ -113,7 +113,8 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
           ((key) => (
             <>
               {key.expires_at === null && (
-                <SmallButton
+                <Button
+                  kind="small"
                   text="Rotate"
                   label={`Rotate API key ${nameOf(key)}`}
                   act={() => setRotating(key)}

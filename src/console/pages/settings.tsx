@@ -7,8 +7,8 @@ import { type Account, call, type EnvironmentOfList, type Person, part, reloadAc
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
-import { Form, SmallButton } from '../parts/form.js';
-import { Copy } from '../parts/parts.js';
+import { Button, Form } from '../parts/form.js';
+import { Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleNames, roleTexts } from '../parts/roles.js';
 import { LoadedTable, Table } from '../parts/table.js';
@@ -98,7 +98,12 @@ function Environments({ account }: { readonly account: Account }) {
           { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
         ]}
         actions={(each) => (
-          <SmallButton text="Settings" label={`Settings of ${each.name}`} act={() => setChanging(each)} />
+          <Button
+            kind="small"
+            text="Settings"
+            label={`Settings of ${each.name}`}
+            act={() => setChanging(each)}
+          />
         )}
       />
       {may('addEnvironment') && (
@@ -136,6 +141,11 @@ function People({ account }: { readonly account: Account }) {
   const email = useField('');
   const role = useField<Role>('viewer');
   const [link, setLink] = useState<{ readonly email: string; readonly url: string } | undefined>(undefined);
+  const invite = async ({ email, role, account_id }: Pick<Person, 'email' | 'role' | 'account_id'>) => {
+    const given = { email, role, account_id: account_id ?? undefined };
+    setLink(await call<Answer<'invitePerson'>>('POST', '/people', given));
+    people.reload();
+  };
   const nameOfAccount = (id: string | null) =>
     id === null ? 'all' : (accounts.value.find(({ account_id }) => account_id === id)?.name ?? id);
   return (
@@ -176,17 +186,7 @@ function People({ account }: { readonly account: Account }) {
                   </p>
                 }
                 confirm="Make the link"
-                work={async () => {
-                  const of = each.account_id === null ? {} : { account_id: each.account_id };
-                  setLink(
-                    await call<Answer<'invitePerson'>>('POST', '/people', {
-                      email: each.email,
-                      role: each.role,
-                      ...of,
-                    }),
-                  );
-                  people.reload();
-                }}
+                work={() => invite(each)}
               />
             )}
             <Confirm
@@ -207,30 +207,19 @@ function People({ account }: { readonly account: Account }) {
         )}
       />
       {link !== undefined && (
-        <div class="secret" role="status">
-          <p>
-            <strong>Give this link to {link.email}.</strong> It works once, within 7 days, and is shown only
-            now.
-          </p>
-          <p class="line">
-            <code class="value">{link.url}</code>
-            <Copy text={link.url} what="link" />
-          </p>
-        </div>
+        <Secret text={link.url} what="link">
+          <strong>Give this link to {link.email}.</strong> It works once, within 7 days, and is shown only
+          now.
+        </Secret>
       )}
       <Form
         label="Invite somebody"
         submit="Invite"
         inline
         work={async () => {
-          const invitation = await call<Answer<'invitePerson'>>('POST', '/people', {
-            email: email.value,
-            role: role.value,
-            ...(role.value === 'operator' ? {} : { account_id: account.account_id }),
-          });
-          setLink(invitation);
+          const account_id = role.value === 'operator' ? null : account.account_id;
+          await invite({ email: email.value, role: role.value, account_id });
           email.set('');
-          people.reload();
         }}
       >
         <Field label="E-mail of the new person" type="email" {...email} required />

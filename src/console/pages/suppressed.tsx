@@ -9,7 +9,7 @@ import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Field } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { ListFields, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
@@ -25,12 +25,8 @@ export function Suppressed({ account }: { readonly account: Account }) {
       <div class="head">
         <h2>Suppressed users</h2>
         <div class="buttons">
-          <button type="button" onClick={() => open.set('suppress')}>
-            Suppress a list
-          </button>
-          <button type="button" onClick={() => open.set('lift')}>
-            Lift a list
-          </button>
+          <Button text="Suppress a list" act={() => open.set('suppress')} />
+          <Button text="Lift a list" act={() => open.set('lift')} />
         </div>
       </div>
       <Help page="src/privacy/suppression/README.md" about="suppression">
@@ -89,10 +85,8 @@ function ByList(props: {
     close();
   };
   const submit = async (signal: AbortSignal) => {
-    const why = reference.value.trim() === '' ? {} : { reference: reference.value.trim() };
-    const isDone = await users.send(signal, (some) =>
-      call('POST', path, { users: some, suppress: !isLifted, ...why, ...inCase }),
-    );
+    const given = { suppress: !isLifted, reference: reference.value.trim() || undefined, ...inCase };
+    const isDone = await users.send(signal, (some) => call('POST', path, { users: some, ...given }));
     if (isDone) forget();
   };
   return (

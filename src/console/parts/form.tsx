@@ -64,14 +64,15 @@ export function Form(props: {
   );
 }
 
-/** A small button that does something at once. `label`: its accessible name. */
-export function SmallButton(props: {
+/** A button that does something at once. `label`: its accessible name, if the text alone does not say what it acts on. */
+export function Button(props: {
   readonly text: string;
-  readonly label: string;
+  readonly label?: string;
+  readonly kind?: 'primary' | 'small';
   readonly act: () => void;
 }) {
   return (
-    <button type="button" class="small" aria-label={props.label} onClick={props.act}>
+    <button type="button" class={props.kind} aria-label={props.label} onClick={props.act}>
       {props.text}
     </button>
   );

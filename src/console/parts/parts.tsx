@@ -127,12 +127,21 @@ export function Copy(props: { readonly text: string; readonly what: string; read
   );
 }
 
-/** A secret that is shown only this once. */
-export function Secret({ text, what }: { readonly text: string; readonly what: string }) {
+/** A secret that is shown only this once, after words that say what to do with it. */
+export function Secret(props: {
+  readonly text: string;
+  readonly what: string;
+  readonly children?: ComponentChildren;
+}) {
+  const { text, what, children } = props;
   return (
     <div class="secret" role="status">
       <p>
-        <strong>This is the {what}. It is shown only now:</strong> store it where you keep secrets.
+        {children ?? (
+          <>
+            <strong>This is the {what}. It is shown only now:</strong> store it where you keep secrets.
+          </>
+        )}
       </p>
       <p class="line">
         <code class="value">{text}</code>

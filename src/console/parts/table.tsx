@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { csvOf } from '../../parsing/csv/write.js';
-import { SmallButton } from './form.js';
+import { Button } from './form.js';
 import { Copy, Loaded, Time } from './parts.js';
 import type { Resource } from './resource.js';
 
@@ -172,7 +172,12 @@ export function Table<Row>(props: TableProps<Row>) {
             {rows.length.toLocaleString()} {rows.length === 1 ? 'row' : 'rows'}
           </span>
           {shown.length < rows.length && (
-            <SmallButton text="Show all" label={`Show all of ${caption}`} act={() => setWantsAll(true)} />
+            <Button
+              kind="small"
+              text="Show all"
+              label={`Show all of ${caption}`}
+              act={() => setWantsAll(true)}
+            />
           )}
           {copies && (
             <Copy

@@ -160,18 +160,18 @@ function ListFile(props: { readonly reader: ListReader; readonly setText: (text:
   );
 }
 
-const separatorWords: Readonly<Record<string, string>> = {
-  ',': 'commas',
-  ';': 'semicolons',
-  '\t': 'tabs',
-  '|': 'vertical bars',
-  none: 'nothing: each line is one user',
-};
+const separatorWords = [
+  [',', 'commas'],
+  [';', 'semicolons'],
+  ['\t', 'tabs'],
+  ['|', 'vertical bars'],
+  ['none', 'nothing: each line is one user'],
+] as const;
 
 /** How the list is read, with what a person can choose about that. */
 function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers }) {
   const { first, separator, column, isHeading, question, fault = '' } = list;
-  const found = separatorWords[separator] ?? separator;
+  const found = separatorWords.find(([one]) => one === separator)?.[1] ?? separator;
   const isPlain = separator === 'none' && isHeading === false;
   const isAsked = question !== undefined || Object.values(choices).some((said) => said !== undefined);
   return (
@@ -187,14 +187,7 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
         label="Cells are separated by"
         value={choices.separator ?? ''}
         set={(said) => choose({ separator: said === '' ? undefined : said, column: undefined })}
-        options={[
-          ['', `as found: ${found}`],
-          [',', 'commas'],
-          [';', 'semicolons'],
-          ['\t', 'tabs'],
-          ['|', 'vertical bars'],
-          ['none', 'nothing: each line is one user'],
-        ]}
+        options={[['', `as found: ${found}`], ...separatorWords]}
       />
       <Choice
         label="Column of the users"
@@ -222,15 +215,19 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
 
 const namesShown = 10;
 
-/** The first names, exactly as they were read, with visible blanks. */
 function FirstNames({ list: { users }, kind }: { readonly list: UserList; readonly kind: UserKind }) {
   if (users.length === 0) return null;
   const label = users.length > namesShown ? `The first ${namesShown} of them` : 'Read from the list';
+  return <Names label={label} names={users.slice(0, namesShown).map((user) => user[kind] ?? '')} />;
+}
+
+/** Names exactly as they are, with visible blanks, which may be the only difference. */
+function Names({ label, names }: { readonly label: string; readonly names: readonly string[] }) {
   return (
     <ul class="others" aria-label={label}>
-      {users.slice(0, namesShown).map((user) => (
-        <li key={user[kind]}>
-          <code class="exact">{user[kind]}</code>
+      {names.map((name) => (
+        <li key={name}>
+          <code class="exact">{name}</code>
         </li>
       ))}
     </ul>
@@ -382,17 +379,7 @@ function Found(props: {
 /** Which identities are similar to the given one, in all environments of the account. */
 function Similar({ account, identity }: { readonly account: Account; readonly identity: string }) {
   const [found, setFound] = useState<readonly string[] | undefined>(undefined);
-  if (found !== undefined)
-    return (
-      <ul class="others" aria-label={`Similar to ${identity}`}>
-        {found.map((other) => (
-          // Blanks may be the only difference, so they are shown.
-          <li key={other}>
-            <code class="exact">{other}</code>
-          </li>
-        ))}
-      </ul>
-    );
+  if (found !== undefined) return <Names label={`Similar to ${identity}`} names={found} />;
   const look = async () => {
     const path = `/accounts/${part(account.account_id)}/user/similar`;
     setFound((await call<Answer<'findSimilarUsersEverywhere'>>('POST', path, { identity })).similar);

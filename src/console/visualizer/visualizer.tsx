@@ -3,7 +3,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Field, useField } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Button, Form } from '../parts/form.js';
 import { Problem } from '../parts/parts.js';
 import { hash } from '../router.js';
 import { person } from '../session.js';
@@ -117,14 +117,8 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
                 >
                   {!isPaused ? 'Pause' : held.length > 0 ? `Resume (${held.length} new)` : 'Resume'}
                 </button>
-                <button type="button" onClick={() => change(() => cleared)}>
-                  Clear
-                </button>
-                {phase === 'paired' && (
-                  <button type="button" onClick={() => connection.current?.end()}>
-                    End pairing
-                  </button>
-                )}
+                <Button text="Clear" act={() => change(() => cleared)} />
+                {phase === 'paired' && <Button text="End pairing" act={() => connection.current?.end()} />}
                 {phase === 'ended' && (
                   <button type="button" id="again" class="primary" onClick={again}>
                     Pair again
