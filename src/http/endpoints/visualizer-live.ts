@@ -94,14 +94,14 @@ const stoppingCode = 1001;
 
 /** The state of a connection. Once it is gone, its socket must not be touched: any use would throw. */
 type Page = {
-  socket: WebSocket<Page> | undefined;
+  socket?: WebSocket<Page>;
   stage: 'new' | 'asked' | 'live' | 'gone';
   /** The timer of the first message's deadline; once the page is live, of the renewals. */
-  timer: NodeJS.Timeout | undefined;
-  pairing: LivePairing | undefined;
-  share: Share | undefined;
+  timer?: NodeJS.Timeout;
+  pairing?: LivePairing;
+  share?: Share;
   isEnding: boolean;
-  leave: (() => void) | undefined;
+  leave?: () => void;
   missed: number;
   /** Whether the page was told to disconnect. Its connection may stay open for a while. */
   isClosing: boolean;
@@ -111,9 +111,9 @@ type Page = {
   /** The network under which its wrong tokens and codes are counted. */
   readonly network: string;
   /** The cookie of a console session, used if the page sends no token. */
-  readonly cookie: string | undefined;
+  readonly cookie?: string;
   /** Stops watching whether the person at the page still has access. */
-  endWatch: (() => void) | undefined;
+  endWatch?: () => void;
 };
 
 /** What the pages of an account use of this process: their number, and the bytes that they received in this second. */
@@ -156,20 +156,14 @@ export function createLivePages(options: LiveOptions): LivePages {
     const endUnpaired = pages.size >= visualizer.pagesMax ? undefined : countUnpaired(network);
     if (endUnpaired === undefined) return void res.writeStatus('503 Service Unavailable').end();
     const page: Page = {
-      socket: undefined,
       stage: 'new',
-      timer: undefined,
-      pairing: undefined,
-      share: undefined,
       isEnding: false,
-      leave: undefined,
       missed: 0,
       isClosing: false,
       endUnpaired,
       address,
       network,
       cookie: isOwnName ? readCookie(req, cookieNamesOf(req).session) : undefined,
-      endWatch: undefined,
     };
     res.upgrade(
       page,
