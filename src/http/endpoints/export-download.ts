@@ -13,7 +13,7 @@ import type { StoredExport } from '../../privacy/export/request.js';
 import { type Times, timesIn } from '../../privacy/export/times.js';
 import type { Redis } from '../../redis/client.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
-import { accepts } from '../pages/encoded.js';
+import { accepts } from '../protocol/accepts.js';
 import type { AnswerStream } from '../protocol/answer-stream.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';

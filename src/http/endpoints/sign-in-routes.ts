@@ -31,98 +31,73 @@ import {
 } from './own-access.js';
 import { accept, showInvitation, showSession, signIn } from './sign-in.js';
 
-/** A route: its `METHOD /path`, its operation, and what it takes in its body. */
+/** An operation, what it takes in its body, and who may call it: everybody, or a person who is signed in. */
 type Endpoint = {
-  readonly route: string;
   readonly id: keyof typeof answers;
   readonly summary: string;
   readonly given?: Readonly<Record<string, Schema>>;
+  readonly open?: Open;
+  readonly own?: Own;
 };
 
 const text = Type.String();
+const optionalCode = Type.Optional(Type.String({ description: 'Of the second factor.' }));
+
+/** By `METHOD /path`. */
+const endpoints: Readonly<Record<string, Endpoint>> = {
+  'POST /session': {
+    id: 'signIn',
+    summary: 'Sign in: sets the cookie of a session',
+    given: { email: text, password: text, code: optionalCode },
+    open: signIn,
+  },
+  'GET /session': {
+    id: 'showSession',
+    summary: 'Who is signed in; person is null if no person is',
+    open: showSession,
+  },
+  'DELETE /session': { id: 'signOut', summary: 'Sign out', own: signOut },
+  'POST /invitation': {
+    id: 'showInvitation',
+    summary: 'Whom an invitation is for',
+    given: { invitation: text },
+    open: showInvitation,
+  },
+  'POST /invitation/accept': {
+    id: 'acceptInvitation',
+    summary: 'Choose a password and sign in',
+    given: { invitation: text, password: text },
+    open: accept,
+  },
+  'GET /sessions': { id: 'listSessions', summary: 'The own sessions', own: listOwnSessions },
+  'DELETE /sessions/:id': { id: 'endSession', summary: 'End an own session', own: endOwnSession },
+  'PUT /password': {
+    id: 'changePassword',
+    summary: 'Choose another password; other sessions end',
+    given: { password: text, new_password: text },
+    own: changeOwnPassword,
+  },
+  'POST /second_factor': {
+    id: 'offerSecondFactor',
+    summary: 'A new secret for an app; nothing is kept',
+    own: offerSecondFactor,
+  },
+  'PUT /second_factor': {
+    id: 'setSecondFactor',
+    summary: 'Turn the second factor on',
+    given: { password: text, secret: text, code: text },
+    own: setSecondFactor,
+  },
+  'DELETE /second_factor': {
+    id: 'removeSecondFactor',
+    summary: 'Turn the second factor off',
+    given: { password: text },
+    own: removeSecondFactor,
+  },
+};
 
 export function signInRoutes(options: SignInOptions): Route[] {
-  const open = (endpoint: Endpoint, run: Open) => routeOf(options, endpoint, { open: run });
-  const own = (endpoint: Endpoint, run: Own) => routeOf(options, endpoint, { own: run });
-  return [
-    open(
-      {
-        route: 'POST /session',
-        id: 'signIn',
-        summary: 'Sign in: sets the cookie of a session',
-        given: {
-          email: text,
-          password: text,
-          code: Type.Optional(Type.String({ description: 'Of the second factor.' })),
-        },
-      },
-      signIn,
-    ),
-    open(
-      {
-        route: 'GET /session',
-        id: 'showSession',
-        summary: 'Who is signed in; person is null if no person is',
-      },
-      showSession,
-    ),
-    own({ route: 'DELETE /session', id: 'signOut', summary: 'Sign out' }, signOut),
-    open(
-      {
-        route: 'POST /invitation',
-        id: 'showInvitation',
-        summary: 'Whom an invitation is for',
-        given: { invitation: text },
-      },
-      showInvitation,
-    ),
-    open(
-      {
-        route: 'POST /invitation/accept',
-        id: 'acceptInvitation',
-        summary: 'Choose a password and sign in',
-        given: { invitation: text, password: text },
-      },
-      accept,
-    ),
-    own({ route: 'GET /sessions', id: 'listSessions', summary: 'The own sessions' }, listOwnSessions),
-    own({ route: 'DELETE /sessions/:id', id: 'endSession', summary: 'End an own session' }, endOwnSession),
-    own(
-      {
-        route: 'PUT /password',
-        id: 'changePassword',
-        summary: 'Choose another password; other sessions end',
-        given: { password: text, new_password: text },
-      },
-      changeOwnPassword,
-    ),
-    own(
-      {
-        route: 'POST /second_factor',
-        id: 'offerSecondFactor',
-        summary: 'A new secret for an app; nothing is kept',
-      },
-      offerSecondFactor,
-    ),
-    own(
-      {
-        route: 'PUT /second_factor',
-        id: 'setSecondFactor',
-        summary: 'Turn the second factor on',
-        given: { password: text, secret: text, code: text },
-      },
-      setSecondFactor,
-    ),
-    own(
-      {
-        route: 'DELETE /second_factor',
-        id: 'removeSecondFactor',
-        summary: 'Turn the second factor off',
-        given: { password: text },
-      },
-      removeSecondFactor,
-    ),
-  ];
+  return Object.entries(endpoints).map(([route, endpoint]) => routeOf(options, route, endpoint));
 }
 
 /** Open to everybody, but only from a page of the console. */
@@ -131,8 +106,8 @@ const ownGuard: Guard = { ...adminGuard, security: [{ session: [] }] };
 
 function routeOf(
   options: SignInOptions,
-  { route, id, summary, given = {} }: Endpoint,
-  { open, own }: { readonly open?: Open; readonly own?: Own },
+  route: string,
+  { id, summary, given = {}, open, own }: Endpoint,
 ): Route {
   const [method = '', path = ''] = route.toLowerCase().split(' ');
   const handle = (exchange: Exchange, req: HttpRequest) => {

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import { accepts } from '../protocol/accepts.js';
 import type { Headers } from '../protocol/exchange.js';
 import { type Handler, withoutBody } from '../protocol/server.js';
 
@@ -51,16 +52,6 @@ export function serveEncoded(type: string, cached: string, headers: Headers, bod
       }),
     );
   };
-}
-
-/** Whether Accept-Encoding names a coding without refusing it. */
-export function accepts(header: string, coding: string): boolean {
-  const entry = header
-    .toLowerCase()
-    .split(',')
-    .map((part) => part.split(';').map((text) => text.trim()))
-    .find(([name]) => name === coding);
-  return entry !== undefined && !entry.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter));
 }
 
 /** Whether If-None-Match contains an ETag, marked as weak or not. */

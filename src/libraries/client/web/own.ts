@@ -2,7 +2,7 @@
 
 import type { Lifecycle } from '../core/adapters.js';
 import { type Client, createClient } from '../core/client.js';
-import { createGuard } from '../core/guard.js';
+import { createGuard, protect } from '../core/guard.js';
 import { clientLimits } from '../core/limits.js';
 import { type Browser, takeBrowser, type Window, warnIn } from './browser.js';
 import { createCookieStore } from './cookies.js';
@@ -10,7 +10,7 @@ import { createLifecycle } from './lifecycle.js';
 import { createLocalStorage } from './local-storage.js';
 import { pageViewEvent, watchPageViews } from './page-views.js';
 import { type Method, methods } from './snippet.js';
-import { type LoadOptions, type Sluice, surfaceOf } from './surface.js';
+import type { LoadOptions, Sluice, WebOperations } from './surface.js';
 import { createSendingTurn } from './tabs.js';
 import { createTransport } from './transport.js';
 
@@ -123,6 +123,27 @@ export function createOwn(window: Window): Own {
     },
     appId: () => loadedAppId,
     warn,
+  };
+}
+
+/** The surface over operations that may throw. `shown`: what tells about the user, once there is one. */
+export function surfaceOf(
+  guarded: (call: () => unknown) => unknown,
+  operations: Readonly<Record<Method, (...args: never[]) => unknown>>,
+  shown: () => Pick<Sluice, 'userId' | 'identity' | 'droppedCount'> | undefined,
+): Sluice {
+  return {
+    ...(protect(guarded, operations) as WebOperations),
+    flush: async () => guarded(operations.flush) as Promise<void>,
+    get userId() {
+      return shown()?.userId;
+    },
+    get identity() {
+      return shown()?.identity;
+    },
+    get droppedCount() {
+      return shown()?.droppedCount ?? 0;
+    },
   };
 }
 

@@ -4,9 +4,9 @@
 
 import { createGuard } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
-import { createOwn, type Own } from './own.js';
+import { createOwn, type Own, surfaceOf } from './own.js';
 import { type Method, methods } from './snippet.js';
-import { type Sluice, surfaceOf } from './surface.js';
+import type { Sluice } from './surface.js';
 
 export type { LoadOptions, Sluice, SluiceProperties } from './surface.js';
 

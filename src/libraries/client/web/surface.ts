@@ -1,11 +1,9 @@
 // What the library offers to a page: its operations and their options.
 
 import type { BeforeSend } from '../core/before-send.js';
-import { protect } from '../core/guard.js';
 import type { PropertyInput } from '../core/messages.js';
 import type { Operations } from '../core/operations.js';
 import type { PageViewOptions } from './page-views.js';
-import type { Method } from './snippet.js';
 
 /**
  * Properties of events and users: numbers, strings of fewer than 1024 characters (of users at most 255), booleans and lists of
@@ -37,7 +35,7 @@ export type LoadOptions = {
   readonly intervalMs?: number;
 };
 
-type WebOperations = Operations & {
+export type WebOperations = Operations & {
   /**
    * Begins to record for the environment with this app_id. Earlier calls wait for it. A further call replaces the options. If the page has
    * several copies of the library, the first one serves all, and `load` on the others is ignored.
@@ -56,24 +54,3 @@ export type Sluice = WebOperations & {
   /** How many messages this page had to drop, because too many were waiting or the server refused them. */
   readonly droppedCount: number;
 };
-
-/** The surface over operations that may throw. `shown`: what tells about the user, once there is one. */
-export function surfaceOf(
-  guarded: (call: () => unknown) => unknown,
-  operations: Readonly<Record<Method, (...args: never[]) => unknown>>,
-  shown: () => Pick<Sluice, 'userId' | 'identity' | 'droppedCount'> | undefined,
-): Sluice {
-  return {
-    ...(protect(guarded, operations) as WebOperations),
-    flush: async () => guarded(operations.flush) as Promise<void>,
-    get userId() {
-      return shown()?.userId;
-    },
-    get identity() {
-      return shown()?.identity;
-    },
-    get droppedCount() {
-      return shown()?.droppedCount ?? 0;
-    },
-  };
-}
