@@ -48,13 +48,11 @@ export function workerOptions(shard: number, connection: ConnectionOptions, conf
     lockDuration: config.jobLockMs,
     stalledInterval: Math.min(config.jobLockMs, lockChecksEveryMsMax),
     maxStalledCount: 1_000_000_000,
-    settings: { backoffStrategy: retryPauseMs },
+    settings: {
+      backoffStrategy: (attempts) =>
+        Math.min(retryMsMin * 2 ** Math.min(attempts - 1, 10), retryMsMax) * (0.75 + Math.random() / 2),
+    },
   };
-}
-
-/** How long to wait after this many failed tries. */
-export function retryPauseMs(tries: number): number {
-  return Math.min(retryMsMin * 2 ** Math.min(tries - 1, 10), retryMsMax) * (0.75 + Math.random() / 2);
 }
 
 export const storeJobOptions: JobsOptions = {
@@ -101,6 +99,11 @@ export function asJob<Arguments extends unknown[]>(
   };
 }
 
+export const deletionQueueName = 'deletion';
+
+/** One job for all requests: they share their mutations. */
+export const deletionJobOptions: JobsOptions = { ...storeJobOptions, jobId: 'round' };
+
 export const callbackQueueName = 'callback';
 
 /** A queue that belongs to no shard. */
@@ -108,7 +111,7 @@ export function openRegistryQueue(name: string, connection: ConnectionOptions): 
   return new Queue(name, { ...queueOptions(0, connection), prefix: '{registry}' });
 }
 
-/** Longer than any delay of a store job. */
+/** Longer than any delay of a store or deletion job. */
 const jobDelayMsMax = 2 * retryMsMax;
 
 /**

@@ -10,7 +10,7 @@ import { repeat } from '../src/repeat.js';
 import { ledgerWrites } from '../src/tuning.js';
 import { serveCallbacks } from './callback-queue.js';
 import type { WorkerContext } from './context.js';
-import { createRounds } from './deletion-rounds.js';
+import { serveDeletions } from './deletion-queue.js';
 import { deletionsCheckedEveryMs } from './queues.js';
 import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
 import { writeSecondCopies } from './second-copies.js';
@@ -25,7 +25,8 @@ export function startWork(context: WorkerContext): Work {
   const { redis, shards, log } = context;
   const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
   const callbackWork = serveCallbacks(context);
-  const queues = [...shardWork, callbackWork];
+  const deletionWork = serveDeletions(context, callbackWork.addFirst);
+  const queues = [...shardWork, deletionWork, callbackWork];
 
   async function upkeep(): Promise<void> {
     await Promise.all(queues.map((queue) => queue.upkeep()));
@@ -53,11 +54,7 @@ export function startWork(context: WorkerContext): Work {
     every(1_000, 'upkeep', upkeep),
     every(1_000, 'the copying to ClickHouse', () => writeSecondCopies(context)),
     every(200, 'the index of keys', indexKeys),
-    every(
-      deletionsCheckedEveryMs,
-      'the check for pending deletions',
-      createRounds(context, callbackWork.addFirst),
-    ),
+    every(deletionsCheckedEveryMs, 'the check for pending deletions', deletionWork.addRoundIfPending),
     every(retentionCheckedEveryMs, 'the deletion of expired rows', () => expireRowsIfDue(context)),
     every(1_000, 'the ledger', keepBooks),
     every(2_000, 'the check for lost callbacks', callbackWork.addDue),

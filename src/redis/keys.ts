@@ -145,8 +145,6 @@ export const registryKeys = {
   backupLock: (name: string) => `{registry}:backup_lock:${name}`,
   /** Present for a while after a round of deletions, so that requests gather for the next one. */
   deletionRound: '{registry}:deletion_round',
-  /** Lease of the worker that runs a round of deletions. */
-  deletionWorker: '{registry}:deletion_worker',
   /** Present for a while after a round that only erases has begun. */
   erasureTurn: '{registry}:erasure_turn',
   /** Present for a while after the account has asked for rows to be erased at once. */

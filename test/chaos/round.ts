@@ -3,7 +3,7 @@
 
 import { observePending } from '../../src/privacy/deletion/request.js';
 import { registryKeys, segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
-import { storeJobId, storeQueueName } from '../../workers/queues.js';
+import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import { createTestAccount, type TestAccount, untilKnown } from '../harness/accounts.js';
 import { findUnbalanced } from '../harness/books.js';
 import { administer, getToken } from '../harness/deletion.js';
@@ -514,12 +514,13 @@ async function describeLists(redis: AnyDeployment['redis'], queue: string): Prom
   return lists.filter((list) => list !== '').join('; ');
 }
 
-/** Describes the pending requests, who runs their round, and the last output of the workers. */
+/** Describes the pending requests, their job, and the last output of the workers. */
 async function describeDeletions({ redis, sluice }: AnyDeployment): Promise<string> {
   const pending = await observePending(redis);
-  const worker = await redis.get(registryKeys.deletionWorker);
+  const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
+  const lists = await describeLists(redis, `{registry}:${deletionQueueName}`);
   const outputs = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);
-  return `${JSON.stringify(pending)}\nthe round is of ${worker}\n${outputs.join('\n')}`;
+  return `${JSON.stringify(pending)}\njob ${JSON.stringify(job)} in ${lists}\n${outputs.join('\n')}`;
 }
 
 function findLogged({ world, producers }: Scene): Broken[] {
