@@ -18,13 +18,14 @@ import { collect, event, type Fields, request } from '../harness/collect.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { noSuppressions } from '../support/shard.js';
-import { sharedSluice } from '../support/sluice.js';
+import { ownSluice } from '../support/sluice.js';
 
 let collected: Collected[];
 /** What the hook does when it is called. */
 let judge: OnCollected;
 
-const sluice = await sharedSluice();
+// Its own, since the committer below knows no suppressions.
+const sluice = await ownSluice({ workers: 0 });
 const log = createLog('test', 'silent');
 const redis = connectTestRedis(sluice.redisUrl);
 const commitRedis = connectForCommits(
