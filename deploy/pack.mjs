@@ -1,17 +1,18 @@
-// Makes the packages that users install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs in dist/packages.
-// Each contains what its entries import, for `import` and for `require`, with source maps and types; its programs; the library's page as
-// README; and the licence. Prints the paths of the tarballs.
+// Makes the packages that users install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs, in dist/packages or
+// in the given folder of the project. Each contains what its entries import, for `import` and for `require`, with source maps and types; its
+// programs; the library's page as README; and the licence. Prints the paths of the tarballs.
 
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { decode, encode } from '@jridgewell/sourcemap-codec';
 import { build } from './build.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const out = join(root, 'dist/packages');
+const out = resolve(process.argv[2] ?? join(root, 'dist/packages'));
+const declarations = join(out, 'declarations');
 const bundler = join(root, 'node_modules/.bin/esbuild');
 const require = createRequire(import.meta.url);
 const project = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
@@ -184,14 +185,16 @@ function writeModules({ source, entries }, folder) {
 
 /** Copies the declarations of the entries and of what they import. */
 function copyTypes({ source, entries }, folder) {
-  const waiting = entries.map((entry) => join(root, 'dist', source, `${entry}.d.ts`));
+  const waiting = entries.map((entry) => join(source, `${entry}.d.ts`));
   const seen = new Set(waiting);
-  for (const file of waiting) {
-    const target = join(folder, 'types', relative(join(root, 'dist/src'), file));
+  for (const name of waiting) {
+    const target = join(folder, 'types', relative('src', name));
     mkdirSync(dirname(target), { recursive: true });
+    // The build has those of the client library.
+    const file = [declarations, join(root, 'dist')].map((each) => join(each, name)).find(existsSync);
     cpSync(file, target);
     for (const [, path] of readFileSync(file, 'utf8').matchAll(/(?:from |import\()'(\.[^']+)\.js'/g)) {
-      const imported = `${join(dirname(file), path)}.d.ts`;
+      const imported = `${join(dirname(name), path)}.d.ts`;
       if (!seen.has(imported)) waiting.push(imported);
       seen.add(imported);
     }
@@ -277,10 +280,8 @@ function run(command, args, cwd) {
 }
 
 if (!(await build())) process.exit(1);
-run(
-  process.execPath,
-  [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'src/libraries/producer')],
-  root,
-);
 rmSync(out, { recursive: true, force: true });
+const compiler = join(root, 'node_modules/typescript/bin/tsc');
+run(process.execPath, [compiler, '-p', join(root, 'src/libraries/producer'), '--outDir', declarations], root);
 for (const description of packages) process.stdout.write(`${relative(root, pack(description))}\n`);
+rmSync(declarations, { recursive: true });

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -21,6 +21,8 @@ import { until } from '../harness/wait.js';
 import { group, submissionOf } from '../support/shard.js';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+/** Another test makes packages too, at the same time. In the project, where their modules find what they import. */
+const made = join(root, 'dist/packages-micro');
 type Entry = Readonly<Record<string, unknown>>;
 
 describe('sluice-micro', () => {
@@ -31,7 +33,7 @@ describe('sluice-micro', () => {
   let output = '';
 
   before(async () => {
-    const packed = execFileSync(process.execPath, [join(root, 'deploy/pack.mjs')], {
+    const packed = execFileSync(process.execPath, [join(root, 'deploy/pack.mjs'), made], {
       cwd: root,
       encoding: 'utf8',
     });
@@ -60,6 +62,7 @@ describe('sluice-micro', () => {
   after(() => {
     started?.kill();
     removeTempDir(folder);
+    rmSync(made, { recursive: true, force: true });
   });
   beforeEach(async () => void (await ask('POST', '/micro/reset')));
 
