@@ -1,17 +1,17 @@
 // Makes the packages that users install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs, in dist/packages or
-// in the given folder of the project. Each contains what its entries import, for `import` and for `require`, with source maps and types; its
+// in another folder of dist. Each contains what its entries import, for `import` and for `require`, with source maps and types; its
 // programs; the library's page as README; and the licence. Prints the paths of the tarballs.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, dirname, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { decode, encode } from '@jridgewell/sourcemap-codec';
 import { build } from './build.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const out = resolve(process.argv[2] ?? join(root, 'dist/packages'));
+const out = join(root, 'dist', basename(process.argv[2] ?? 'packages'));
 const declarations = join(out, 'declarations');
 const bundler = join(root, 'node_modules/.bin/esbuild');
 const require = createRequire(import.meta.url);

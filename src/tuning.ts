@@ -176,12 +176,10 @@ export const erasures = {
   /** How many bytes one core is assumed to rewrite in a millisecond. Measured: 71,000. */
   bytesPerMs: 50_000,
   /**
-   * CPU that erasing may use in advance where all tables are small. Fifteen rounds a minute that each rewrite tables of 10 million events
-   * count as four minutes.
+   * CPU that erasing may use in advance where all tables are small. Fifteen rounds, a minute's worth, that each rewrite tables of 10 million
+   * events count as four minutes of it.
    */
   advanceCpuMs: 400_000,
-  /** A pass over no more than this is short: users who are to be hidden wait until it has ended, about two seconds. */
-  shortBytesMax: 256 * MiB,
   /** Passes do not rest while the lists of pending users weigh this much or more. The lists of one account may weigh twice that. */
   listsWeightMax: 32 * MiB,
 } as const;

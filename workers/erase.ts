@@ -68,13 +68,13 @@ export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boole
   return running.includes(true);
 }
 
-/** Stops a running pass that would delay the hiding of users, unless it is short or requests have waited for it too long. */
+/** Stops a running pass that would delay the hiding of users, unless it is small or requests have waited for it too long. */
 export async function interruptPass(options: ErasureOptions): Promise<void> {
   const { redis, clickhouse, erasure, crash, log } = options;
   // Without this key, the rows of a moved shard are being erased. That is not interrupted.
   if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
   const bytes = await readMaskedEverywhere(clickhouse);
-  if (bytes <= Math.min(erasure.atOnceBytesMax, erasures.shortBytesMax)) return;
+  if (bytes <= erasure.atOnceBytesMax) return;
   for (const [server, client] of await reachableClients(clickhouse)) {
     await redis.sadd(registryKeys.mergesStopped, server);
     if (await endErasing(client, userTables, crash))
@@ -83,7 +83,7 @@ export async function interruptPass(options: ErasureOptions): Promise<void> {
   }
 }
 
-/** Whether a round may erase rows of small tables at once: if all are small, their erasing has a budget. */
+/** Whether a round may erase rows of small tables at once. Their erasing has a budget, unless other tables are large. */
 export async function mayEraseAtOnce(options: ErasureOptions): Promise<boolean> {
   if (!(await areTablesSmall(options))) return true;
   // Otherwise rounds could leave no budget for the pass that erases what is masked.

@@ -57,8 +57,8 @@ const markTable = 'migrations';
 export type Base = { readonly name: string; readonly beganAt: Date | undefined };
 
 /**
- * Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is done. Rejects with NoRoom, before it writes
- * anything, if there is too little room. See `make`.
+ * Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is done. Rejects with NoRoom, before
+ * this server writes anything, if there is certainly too little room. See `make`.
  */
 export function makeBackup(
   client: ClickHouseClient,
@@ -70,11 +70,15 @@ export function makeBackup(
   const others = unkeptTables.map((table) => `${database}.${table}`).join(', ');
   const what = `DATABASE ${database} EXCEPT TABLES ${others}`;
   return make(client, what, name, base?.name, isContinued, async () => {
+    // With a base only files of later parts are copied, of a mutated part (`PARTITION_MIN_MAX_LEVEL_MUTATION`) perhaps one file only.
+    const isCopied =
+      base === undefined
+        ? 'true'
+        : `toUnixTimestamp(modification_time) >= {since:UInt64} AND countSubstrings(name, '_') = 3`;
     const { bytes } = await readRow<{ bytes: string }>(client, {
-      // With a base only files of later parts are copied.
       query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
-        WHERE active AND database = {database:String} AND toUnixTimestamp(modification_time) >= {since:UInt64}`,
-      query_params: { database, since: Math.floor((base?.beganAt?.getTime() ?? 0) / 1000) },
+        WHERE active AND database = {database:String} AND ${isCopied}`,
+      query_params: { database, since: Math.floor((base?.beganAt?.getTime() ?? Date.now()) / 1000) },
     });
     await assertRoom(client, 'a backup', Number(bytes), 'backups');
   });

@@ -61,13 +61,15 @@ export async function changeDefinition(
 
 /**
  * Runs a statement that creates a database or, as `DATABASE.TABLE`, a table unless it is there. What is there needs no room: a deployment
- * that has stopped on a full disk starts there again, and accepts records.
+ * that has stopped on a full disk starts there again, and accepts records. Rejects as `changeDefinition` does, also if the definition of
+ * what is there cannot be read.
  */
 export async function createUnlessThere(
   client: ClickHouseClient,
   name: string,
   query: string,
 ): Promise<void> {
+  const changed = name.includes('.') ? [name] : [];
   const { isThere } = await readRow<{ isThere: number }>(client, {
     query: `SELECT count() > 0 AS isThere
       FROM (SELECT name FROM system.databases UNION ALL SELECT concat(database, '.', name) FROM system.tables)
@@ -75,8 +77,8 @@ export async function createUnlessThere(
     query_params: { name },
   });
   // Of several replicas only one was asked.
-  if (isThere && !hasReplicas(client)) return;
-  await changeDefinition(client, name.includes('.') ? [name] : [], query);
+  if (isThere && !hasReplicas(client)) return assertWritten(client, changed);
+  await changeDefinition(client, changed, query);
 }
 
 /** Rejects with DefinitionLost if the definition of one of these tables cannot be read from its file, on some replica. */

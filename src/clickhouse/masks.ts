@@ -25,12 +25,13 @@ import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 /** Masks rows of a table: from here on no query shows them. */
 export async function maskRows(client: ClickHouseClient, table: string, removal: Removal): Promise<void> {
   const { condition, mark, byPartition } = removal;
-  if (byPartition === undefined) await mutate(client, table, `DELETE FROM ${table} WHERE ${condition}`, mark);
-  // What ClickHouse makes of DELETE FROM, which names at most one partition.
-  else
-    await mutate(client, table, statementFor(table, 'UPDATE _row_exists = 0', removal), mark, realTime, [
-      ...byPartition.keys(),
-    ]);
+  if (byPartition === undefined) {
+    await mutate(client, table, `DELETE FROM ${table} WHERE ${condition}`, mark);
+    return;
+  }
+  // ClickHouse makes this of DELETE FROM, which can name one partition at most.
+  const statement = statementFor(table, 'UPDATE _row_exists = 0', removal);
+  await mutate(client, table, statement, mark, realTime, [...byPartition.keys()]);
 }
 
 /** The bytes of tables, on one server. */

@@ -15,7 +15,7 @@ export type Removal = {
   readonly condition: string;
   /** A name that occurs in this mutation's text and in no other's. */
   readonly mark: string;
-  /** Conditions for the same rows in each partition that has some: the mutation then does nothing in the others. */
+  /** Conditions for the same rows in each partition that has some: the mutation then leaves the others unread. */
   readonly byPartition?: ReadonlyMap<string, string>;
 };
 
@@ -53,7 +53,7 @@ export async function deleteRows(
 
 /**
  * Runs a mutation whose text contains this mark; settles and rejects as `deleteRows` does. With `partitions` it settles once those are
- * done: ClickHouse goes on in the others, where the mutation changes nothing, after merges that are running there.
+ * done: in the others the mutation changes nothing, and waits for merges that are running there. The caller ends it afterwards.
  */
 export async function mutate(
   client: ClickHouseClient,

@@ -10,8 +10,8 @@
 //   u16 environments, { u8 bytes of the app_id, app_id } …
 //   u8 1 if the groups must be decided one by one, u8 1 if records are marked, u32 bytes of what follows:
 //     groups: u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …, u16 runs, its runs
-//   the runs of all groups, merged into as few as possible. If the limits have room for all groups, the script reads only these, and not
-//   even these unless a record is marked or its key is already claimed
+//   the runs of all groups, merged into as few as possible. If the limits have room for all groups, the script reads these instead of
+//   the groups' own; it reads none if no record is marked and no key is claimed already
 //
 // A run: { u8 rows argument from 0 (+128 if its records take the next claims, +64 if they are skipped, +32 if they take the next names),
 //          u16 environment from 0, u16 records, u32 bytes of their rows }

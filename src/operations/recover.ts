@@ -147,7 +147,7 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
 
 /**
  * Whether a server has any row of a shard, including markers, in segments up to a number. If not, the shard was on another server then, or
- * retention has dropped all of it: both ways nobody knows how many of its records are missing.
+ * retention has dropped all of it: either way nobody knows how many of its records are missing.
  */
 async function hasEarlier(client: ClickHouseClient, shard: number, number: number): Promise<boolean> {
   const ofTable = (table: string) =>

@@ -39,7 +39,7 @@ const toWritable = Command.prototype.toWritable;
 const largeBytesMin = 16 * 1024;
 
 // The library copies a command with all its arguments into one new buffer. The arguments of a large one go to the socket as they are.
-// Commands of a pipeline are gathered first, so they have no place in the socket yet.
+// Commands of a pipeline are joined into one write later, so nothing of them may be written now.
 Command.prototype.toWritable = function (this: Command & { pipelineIndex?: number }, socket: object) {
   const args = this.args as readonly (string | Buffer)[];
   if (this.pipelineIndex !== undefined || !args.some(isLarge)) return toWritable.call(this, socket);

@@ -230,7 +230,7 @@ local claims_key = prefix .. 'claims'
 local apart_key, apart_mark, bucket_bytes_max = claims_key .. '_apart', string.rep('\0', 14), 2048
 -- How many other claims a claim that is apart counts as in the byte budget.
 local apart_weight = 4
-local ids_a_bucket = 16777216 / tonumber(state[5] or '1')
+local ids_a_bucket = 16777216 / tonumber(state[5])
 -- Until age-claims-4.lua has run, nothing has expired.
 local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
 local minute_bytes = pack_struct('>I2', claim_minute % 65536)

@@ -1,4 +1,4 @@
-// Secrets that Sluice makes: 256 random bits, too many to guess, so that a plain hash of them suffices to store.
+// Secrets that Sluice makes, which are stored as plain hashes: 256 random bits are too many to guess.
 
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 
@@ -7,7 +7,7 @@ export function newSecret(prefix = ''): string {
   return prefix + randomBytes(32).toString('base64url');
 }
 
-/** A secret in the form in which it is stored. */
+/** The hash of a secret, or of another text that names something without saying it. */
 export function hashSecret(secret: string): string {
   return hash('sha256', secret, 'hex');
 }

@@ -1,10 +1,12 @@
-// The files in which ClickHouse keeps definitions: nothing changes them while the disk is full, and the embedded ClickHouse makes
-// damaged ones anew.
+// The files in which ClickHouse keeps definitions: nothing changes them while the disk is full, a damaged one is noticed, and the embedded
+// ClickHouse makes it anew.
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { createUnlessThere, DefinitionLost } from '../../src/clickhouse/definitions.js';
 import type { ClickHouseHandle } from '../harness/clickhouse.js';
 import { startMigratedClickHouse } from '../harness/migrated-database.js';
 
@@ -67,4 +69,18 @@ test('starts with all rows after every definition of the service was emptied, cu
   await assert.rejects(server.query(late), /Constraint `shard_limits`/);
   await server.restart();
   assert.deepEqual((await counts()).split('\n').sort(), rows);
+});
+
+test('a table of which an earlier try has left an empty definition is not taken for there', async () => {
+  const client = connectClickHouse({ url: server.url, database: 'sluice' });
+  try {
+    const create = () =>
+      createUnlessThere(client, 'sluice.tried', 'CREATE TABLE IF NOT EXISTS tried (n Int8) ENGINE = Memory');
+    await create();
+    await create();
+    truncateSync(fileOf('tried'), 0);
+    await assert.rejects(create(), DefinitionLost);
+  } finally {
+    await client.close();
+  }
 });

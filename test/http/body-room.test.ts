@@ -143,6 +143,30 @@ test('compressed bodies that wait to be inflated take room, though each came in 
   }
 });
 
+test('large bodies give their room back, though the head came in a packet of its own', async () => {
+  const bytes = 1_000_000;
+  const server = await listen(
+    (exchange) => exchange.ok(),
+    () => undefined,
+  );
+  const connection = await openRaw(server.url);
+  try {
+    const count = Math.ceil(large.bytesPerAddressMax / bytes) + 2;
+    for (let i = 0; i < count; i++) {
+      await connection.send(`${head}Content-Length: ${bytes}\r\n\r\n`);
+      await until(() => server.heads === i + 1, 'the request has begun');
+      await connection.send(' '.repeat(bytes));
+      assert.equal((await connection.reply(i)).status, 200, `body ${i}`);
+    }
+    const all = large.bytesPerAddressMax / 4;
+    await connection.send(`${head}Content-Length: ${all}\r\n\r\n${' '.repeat(all)}`);
+    assert.equal((await connection.reply(count)).status, 200, 'a body of a quarter of the room');
+  } finally {
+    connection.destroy();
+    server.close();
+  }
+});
+
 test('large bodies take room, though each came in one piece', async () => {
   const bytes = 400_000;
   const request = `${head}Content-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`;

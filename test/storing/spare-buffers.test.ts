@@ -31,7 +31,7 @@ test('only so many bytes are kept, those that were given last, and none from els
     const apart = spares.take(bytes);
     assert.equal(apart.length, bytes);
     spares.give(apart);
-    assert.notEqual(spares.take(bytes).buffer, bytes > 4000 && apart.buffer);
+    assert.notEqual(spares.take(bytes), apart);
   }
 });
 

@@ -145,6 +145,7 @@ test('tells a device that its pairing has ended if there is no visualizer', asyn
   assert.equal(json.pairing, 'ended');
 });
 
+// The last test, since the connection stays closed.
 test('calls no hook for a request that is answered 503', async () => {
   commitRedis.disconnect();
   const reply = await send([event()], { pairing: 'secret' });

@@ -24,11 +24,18 @@ export type Page = {
   readonly icon: IconName;
   /** The command for whose sake a person sees the page; absent: everybody sees it. */
   readonly isFor?: Right;
-  /** The page of an account. */
-  readonly show?: (account: Account) => ComponentChildren;
-  /** The page, for one that can be shown while there is no account. */
-  readonly showAlways?: (account: Account | undefined) => ComponentChildren;
-};
+} & (
+  | {
+      /** The page of an account. */
+      readonly show: (account: Account) => ComponentChildren;
+      readonly showAlways?: never;
+    }
+  | {
+      /** The page, for one that can be shown while there is no account. */
+      readonly showAlways: (account: Account | undefined) => ComponentChildren;
+      readonly show?: never;
+    }
+);
 
 export const pages: readonly Page[] = [
   {
@@ -108,7 +115,7 @@ export function PageOf(props: { readonly page: Page; readonly account: Account |
   if (page.showAlways !== undefined) return <>{page.showAlways(account)}</>;
   if (account === undefined)
     return <p class="empty">There is no account yet. An operator creates one in Settings.</p>;
-  return <Fragment key={account.account_id}>{page.show?.(account)}</Fragment>;
+  return <Fragment key={account.account_id}>{page.show(account)}</Fragment>;
 }
 
 /** The Event Visualizer, which is shown without the navigation. */

@@ -111,10 +111,7 @@ export function underAudit(
     actorOf(person, address),
     { action, ...(account_id === undefined ? {} : { account_id }), details: {} },
     work,
-    {
-      endingOf: (answer) => ({ outcome: answer === undefined ? 'refused' : 'done' }),
-      outcomeOfError: (error) => (error instanceof AdministrationError ? 'refused' : 'unknown'),
-    },
+    { endingOf: (answer) => ({ outcome: answer === undefined ? 'refused' : 'done' }) },
   );
 }
 

@@ -95,8 +95,8 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     const prepared = preparePlain(kind, events, context);
     if (prepared === undefined) return false;
     ingestion.committerOf(environment.shard).submit(prepared.submission, ([result]) => {
-      forgetPlainEvents(events);
       exchange.run(answer, exchange, prepared, result as CommitResult, environment);
+      forgetPlainEvents(events);
     });
     return true;
   }

@@ -36,9 +36,7 @@ type Endpoint = {
   readonly id: keyof typeof answers;
   readonly summary: string;
   readonly given?: Readonly<Record<string, Schema>>;
-  readonly open?: Open;
-  readonly own?: Own;
-};
+} & ({ readonly open: Open; readonly own?: never } | { readonly own: Own; readonly open?: never });
 
 const text = Type.String();
 const optionalCode = Type.Optional(Type.String({ description: 'Of the second factor.' }));
@@ -126,11 +124,11 @@ function routeOf(
     const found = own === undefined ? undefined : options.callers.find(exchange, req, 'own_access');
     if (found !== undefined && 'refused' in found) return sessionEnded(withoutBody(exchange));
     const run = async (fields: Fields) => {
-      if (own === undefined || found === undefined) return open?.(options, request, fields);
-      const caller = await found.caller;
+      if (own === undefined) return open(options, request, fields);
+      const caller = await found?.caller;
       if (typeof caller === 'function') return void caller(exchange);
       // ADMIN_TOKEN belongs to no person.
-      if (caller.signedIn === undefined) return void sessionEnded(exchange);
+      if (caller?.signedIn === undefined) return void sessionEnded(exchange);
       return own(options, request, fields, caller.signedIn);
     };
     if (method === 'get' || exchange.framing.length === 0) {

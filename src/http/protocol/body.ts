@@ -210,9 +210,10 @@ function collectPieces(
     pieces += 1;
     if (pieces > receiving.piecesMax + bytes / receiving.pieceBytesMin) return exchange.cutOff();
     if (bytes + piece.length > endBytes) return exchange.refuseAndClose(tooLarge(bytesMax));
-    // If there is room now, a large body needs no other buffer before its own. If all of it is already here, it cannot wait for room.
+    // A large body takes its whole buffer at once if there is room. If all of it is here already, it cannot wait. The head may have come
+    // alone, as an empty piece.
     const known = last ? bytes + piece.length : length;
-    if (bytes === 0 && known !== undefined && known > receiving.smallBytesMax) {
+    if (!isLarge && bytes === 0 && known !== undefined && known > receiving.smallBytesMax) {
       const size = bodyBuffers.sizeFor(known);
       if (largeRoom.take(address, size)) {
         largeTaken = size;

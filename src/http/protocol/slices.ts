@@ -32,7 +32,16 @@ function runInSlices(exchange: Exchange, steps: Steps<void>): void {
     const earlier = waiting.get(network);
     if (earlier === undefined) waiting.set(network, [work]);
     else earlier.push(work);
+    // Else a caller who leaves and comes back, again and again, would make the queue hold bodies for which nobody has room any more.
+    exchange.onGone(() => forget(network, work));
   }
+}
+
+function forget(network: string, work: Work): void {
+  const works = waiting.get(network) ?? [];
+  const index = works.indexOf(work);
+  if (index >= 0) works.splice(index, 1);
+  if (works.length === 0) waiting.delete(network);
 }
 
 /** Continues with the result of a request's work: done at once unless it `isLarge`, otherwise slice by slice. */

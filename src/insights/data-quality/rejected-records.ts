@@ -133,7 +133,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
       }
     },
     close: async () => {
-      void stop();
+      await stop();
       await write().catch(lost);
     },
   };

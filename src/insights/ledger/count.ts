@@ -71,7 +71,7 @@ export function keepTermCounts(redis: Redis, deployment: () => Deployment | unde
         add(appId, `rejected ${code} ${field === undefined ? '' : countedField(field)}`, 1);
     },
     close: async () => {
-      void stop();
+      await stop();
       await write().catch(lost);
     },
   };

@@ -1,8 +1,8 @@
 // Names the rows that a round removes by their positions. A mutation evaluates its predicate for every row of each part that it touches.
 // Evaluating the keys of users and their fences costs 0.33 µs of CPU a row, evaluating the position 0.07: for one user with 38 rows in half
 // of the parts of 100 million events, 20 s or 4.6 s. The indexes find the positions in 0.3 s, and checking that no other row has one of
-// them takes 0.6 s. A few positions are written into the mutation by partition: it leaves other partitions unread, and need not wait for
-// their merges.
+// them takes 0.6 s. A few positions are written into the mutation by partition: it leaves other partitions unread, and a mask
+// need not wait for their merges.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readRowLong } from '../../clickhouse/long-statement.js';
