@@ -72,8 +72,7 @@ export async function makeLocalViews(
     const hidden = hiddenOn(index, await readPlaces());
     if (isDeepStrictEqual(made, hidden)) return;
     const names = localViews.map((view) => `local_${view}`);
-    for (const [i, query] of localViewStatements(migrations, hidden).entries())
-      await changeDefinition(client, names.slice(i, i + 1), query);
+    await changeDefinition(client, names, ...localViewStatements(migrations, hidden));
     made = hidden;
   }
 }

@@ -6,7 +6,7 @@ import { existsSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { createUnlessThere, DefinitionLost } from '../../src/clickhouse/definitions.js';
+import { changeDefinition, createUnlessThere, DefinitionLost } from '../../src/clickhouse/definitions.js';
 import type { ClickHouseHandle } from '../harness/clickhouse.js';
 import { startMigratedClickHouse } from '../harness/migrated-database.js';
 
@@ -80,6 +80,20 @@ test('a table of which an earlier try has left an empty definition is not taken 
     await create();
     truncateSync(fileOf('tried'), 0);
     await assert.rejects(create(), DefinitionLost);
+  } finally {
+    await client.close();
+  }
+});
+
+test('a definition that is changed is lost if its file cannot be read, and no other one is', async () => {
+  const client = connectClickHouse({ url: server.testerUrl, database: 'sluice', tables: 'plain' });
+  try {
+    const probe = 'CREATE TABLE IF NOT EXISTS probe (a UInt8) ENGINE = Memory';
+    await changeDefinition(client, ['probe', 'sluice.users'], probe);
+    truncateSync(fileOf('probe'), 0);
+    await changeDefinition(client, ['users', 'sluice.stored_events'], probe);
+    for (const changed of ['probe', 'sluice.probe'])
+      await assert.rejects(changeDefinition(client, ['users', changed], probe), DefinitionLost);
   } finally {
     await client.close();
   }
