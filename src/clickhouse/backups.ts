@@ -112,8 +112,9 @@ export async function hasEnd(
   name: string,
   into: string,
 ): Promise<boolean> {
-  const read = async () => true;
-  return withTableOf(client, `${database}.${markTable}`, endOfBackup(name), `${into}.end_mark`, read).catch(
+  const mark = tryTable(client, `${database}.${markTable}`, endOfBackup(name), `${into}.end_mark`);
+  return mark.then(
+    () => true,
     (error: unknown) => {
       if (error instanceof BackupMissing) return false;
       throw error;
@@ -121,18 +122,15 @@ export async function hasEnd(
   );
 }
 
-/** Restores one table of a backup, and drops it when `read` has settled. */
-export async function withTableOf<Result>(
+/** Restores one table of a backup and drops it, which rejects with BackupMissing if there is no backup of this name. */
+export async function tryTable(
   client: ClickHouseClient,
   table: string,
   name: string,
   into: string,
-  read: () => Promise<Result>,
-): Promise<Result> {
+): Promise<void> {
   await restore(client, `TABLE ${table} AS ${into}`, name);
-  const result = await read();
   await client.command({ query: `DROP TABLE ${into} SYNC`, clickhouse_settings: anySize });
-  return result;
 }
 
 /**

@@ -54,28 +54,27 @@ export async function writeVoid(client: ClickHouseClient, { from, to, reason }: 
 }
 
 /**
- * Records that nothing can be balanced from the last written minute, or from `earliest`, up to this one: what was counted since is lost or
+ * Records that nothing can be balanced from the last written minute, or from `earliest`, up to `to`, by default this one: what was counted since is lost or
  * belongs to other rows. The last written minutes may lack the counts of some shards.
  */
 export async function voidSince(
   client: ClickHouseClient,
-  {
-    to,
-    reason,
-    earliest = Number.POSITIVE_INFINITY,
-  }: Pick<Void, 'to' | 'reason'> & { readonly earliest?: number },
+  { to = thisMinute(), reason, earliest = Number.POSITIVE_INFINITY }: VoidSince,
 ): Promise<void> {
   const last = await readLastBooked(client);
-  await writeVoid(client, { from: Math.max(0, Math.min(earliest, last - unsureMinutes)), to, reason });
+  await writeVoid(client, { from: Math.min(earliest, last - unsureMinutes), to, reason });
+}
+
+type VoidSince = { readonly to?: number; readonly reason: string; readonly earliest?: number | undefined };
+
+function thisMinute(): number {
+  return Math.floor(Date.now() / 60_000);
 }
 
 const unsureMinutes = 10;
 
-/** Extends the last void of this reason to a later minute. */
-export async function extendVoid(
-  client: ClickHouseClient,
-  { to, reason }: Pick<Void, 'to' | 'reason'>,
-): Promise<void> {
+/** Extends the last void of this reason to this minute. */
+export async function extendVoid(client: ClickHouseClient, reason: string, to = thisMinute()): Promise<void> {
   const last = (await readVoids(client)).findLast((each) => each.reason === reason);
   if (last !== undefined && last.to < to) await writeVoid(client, { ...last, to });
 }

@@ -27,11 +27,11 @@ import {
   shardServersKey,
 } from '../registry/documents.js';
 import {
-  beginLoading,
   inScriptCalls,
   LoadInterrupted,
   type Loading,
   versionAfterLoss,
+  withLoading,
 } from '../registry/loading.js';
 import { type MirroredRegistry, readMirror } from '../registry/mirror.js';
 import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
@@ -68,17 +68,14 @@ export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly 
  */
 export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   const { redis, clickhouse, waitMsMax = 0 } = options;
-  const loading = await beginLoading(redis, waitMsMax);
-  if (loading === undefined) return loadLostShards(options);
-  try {
-    const loaded = await createOrRestore(options, loading);
+  const loaded = await withLoading(redis, waitMsMax, async (loading) => {
+    const made = await createOrRestore(options, loading);
     // After the load, since copying needs the epoch.
-    await settleShardServers(redis, clickhouse, loaded.deployment.shards);
+    await settleShardServers(redis, clickhouse, made.deployment.shards);
     await copyChanges(redis, clickhouse, { kind: kindsOfCopies.document });
-    return loaded;
-  } finally {
-    await loading.end();
-  }
+    return made;
+  });
+  return loaded === 'loaded' ? loadLostShards(options) : loaded;
 }
 
 /** For a Redis that is loaded: in a cluster single shards may have lost their state. Of the registry it only reads. */

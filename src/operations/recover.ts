@@ -4,7 +4,7 @@
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
-import type { ClickHouseClient } from '../clickhouse/client.js';
+import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
 import { voidSince } from '../clickhouse/ledger-table.js';
 import { migrateServers } from '../clickhouse/migrate.js';
@@ -24,9 +24,7 @@ import { type Comparison, compareOnce } from '../registry/witness.js';
 import { forgetKept, readCopiedAt, readSeen, type Seen } from '../registry/witness-copies.js';
 import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
-import { schemaOf } from './restore/confirm.js';
-import { deleteFromOlderData, resetDeletions, withoutDeletions } from './restore/deletions.js';
-import { copyAll } from './restore/second-copies.js';
+import { copyAll, deleteFromOlderData, noneDeleted, resetDeletions, withoutDeletions } from './older-data.js';
 
 /** What a shard lacks. */
 type Missing = {
@@ -69,9 +67,13 @@ export async function recoverState(context: AdminContext) {
     const { deployment, shardServers } = await readLoadedRegistry(redis);
     checkNoMove(shardServers?.moves);
     const missing = await readMissing(context, deployment.shards, setBack);
-    if (setBack.length === 0) return { recovered: [], missing, ...nothing };
+    if (setBack.length === 0) return { recovered: [], missing, ...noneDeleted };
     // The database itself may be missing.
-    await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
+    await migrateServers({
+      urls: config.clickhouseUrls,
+      database: config.clickhouseDatabase,
+      ...tablesOf(config),
+    });
     await checkNoMovedShards(context, setBack);
     const crash = createCrashPoint(config.crashAt);
     const result = await withoutDeletions(context, async () => {
@@ -95,8 +97,6 @@ export async function recoverState(context: AdminContext) {
     );
   return done;
 }
-
-const nothing = { deleted_again: { requests: 0, rows: 0 }, submit_again: [] };
 
 async function compare({ redis, clickhouse, log }: AdminContext): Promise<Comparison> {
   const { deployment } = await readRegistry(redis);
@@ -163,12 +163,7 @@ async function hasEarlier(client: ClickHouseClient, shard: number, number: numbe
 async function voidLost(clickhouse: ClickHouseClient, missing: readonly Missing[]): Promise<void> {
   const minuteOf = (time: string | null) => (time === null ? 0 : Math.floor(Date.parse(time) / 60_000));
   const earliest = Math.min(...missing.map(({ after }) => minuteOf(after)));
-  if (missing.length > 0)
-    await voidSince(clickhouse, {
-      earliest,
-      to: Math.floor(Date.now() / 60_000),
-      reason: 'a server was set back',
-    });
+  if (missing.length > 0) await voidSince(clickhouse, { earliest, reason: 'a server was set back' });
 }
 
 function timeOf(number: number): string | null {

@@ -35,21 +35,28 @@ export type Loading = {
   confirm(): Promise<void>;
   /** The last step: from then on Redis belongs to the deployment. */
   finish(deployment: Deployment, how: 'created' | 'restored'): Promise<void>;
-  /** Releases the right, unless it was released before. */
-  end(): Promise<void>;
 };
 
-/** Takes the right, waiting at most this long for another load. Settles with undefined when Redis is already loaded. */
-export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loading | undefined> {
+/**
+ * Runs `work` with the right, after waiting at most this long for another load. Settles with `loaded`, without running it, when Redis is
+ * already loaded.
+ */
+export async function withLoading<Result>(
+  redis: Redis,
+  waitMsMax: number,
+  work: (loading: Loading) => Promise<Result>,
+): Promise<Result | 'loaded'> {
   const nonce = newOwner();
   const keys = [registryKeys.epoch, registryKeys.loading, registryKeys.documents];
   const take = () => runScript(redis, scripts.beginLoad, keys, [nonce, stateLoads.holdMs, deploymentKey]);
   const taken = await untilTrue(take, { everyMs: 100, msMax: waitMsMax });
   if (taken === 0) throw new AdministrationError('another restore is running; try again when it has ended');
-  return taken === -1 ? undefined : hold(redis, nonce, BigInt(taken as string));
+  if (taken === -1) return 'loaded';
+  const { end, ...loading } = hold(redis, nonce, BigInt(taken as string));
+  return work(loading).finally(end);
 }
 
-function hold(redis: Redis, nonce: string, beganUs: bigint): Loading {
+function hold(redis: Redis, nonce: string, beganUs: bigint): Loading & { readonly end: () => Promise<void> } {
   const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
   async function run(script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {

@@ -20,7 +20,7 @@ import { runScript, scripts } from '../../src/redis/scripts.js';
 import { followPrimary } from '../../src/redis/take-over.js';
 import type { Deployment, Person } from '../../src/registry/documents.js';
 import type { LiveEnvironment } from '../../src/registry/environments.js';
-import { beginLoading } from '../../src/registry/loading.js';
+import { withLoading } from '../../src/registry/loading.js';
 import { copyChanges } from '../../src/registry/outbox.js';
 import { forgetKept } from '../../src/registry/witness-copies.js';
 import { connectTestRedis } from '../harness/redis-client.js';
@@ -65,12 +65,12 @@ test('changes that the replicas lack are not acknowledged, loaded or copied', as
   const clickhouse = {
     insert: async (what: unknown) => inserted.push(what),
   } as unknown as ClickHouseClient;
-  const loading = await beginLoading(redis, 0);
-  replica.sigstop();
+  const loaded = withLoading(redis, 0, async (loading) => {
+    replica.sigstop();
+    await loading.write([['HSET', registryKeys.documents, 'account:7', '{}']]);
+  });
   try {
-    const write = async () => loading?.write([['HSET', registryKeys.documents, 'account:7', '{}']]);
-    await assert.rejects(write, NotOnReplicas);
-    await loading?.end();
+    await assert.rejects(loaded, NotOnReplicas);
 
     await redis.set(registryKeys.epoch, epoch);
     await redis.hset(registryKeys.uncopiedSuppressions, '1', '1 7\nname|-\n\n');

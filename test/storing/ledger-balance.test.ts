@@ -124,7 +124,7 @@ test('minutes that cannot be balanced are left out, and all others are checked',
   await book('accepted', 1, '', minute + 5);
   await writeVoid(clickhouse, { from: minute - 2, to: minute + 2, reason: 'a test' });
   assert.deepEqual(await lacking(), [[minute + 5, 1]]);
-  await extendVoid(clickhouse, { to: minute + 5, reason: 'a test' });
+  await extendVoid(clickhouse, 'a test', minute + 5);
   assert.deepEqual(await lacking(), []);
   assert.deepEqual(without({ from: 1, to: 9 }, [{ from: 3, to: 4, reason: '' }]), [
     { from: 1, to: 2 },

@@ -2,8 +2,8 @@
 // restore, or Redis may have been emptied.
 
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
-import { type ClickHouseClient, tablesOf } from '../../clickhouse/client.js';
-import { serversOf } from '../../clickhouse/servers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import type { AllServers } from '../../clickhouse/servers.js';
 import { readDatabaseId } from '../../clickhouse/staging.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -14,11 +14,15 @@ import { type Plan, textOf } from './plan.js';
 export type Restore = {
   readonly context: AdminContext;
   readonly name: string;
-  /** The name of the database beside the one in use; `restored` has a connection to it on each server, the primary server first. */
+  /** Connections to the database in use on each server, and to the one beside it. */
+  readonly servers: AllServers;
+  readonly restored: AllServers;
+  /** The name of the database beside the one in use. */
   readonly staging: string;
-  readonly restored: readonly ClickHouseClient[];
   readonly lock: Lease;
   readonly crash: CrashPoint;
+  /** Loads the state of ClickHouse into an emptied Redis. */
+  readonly load: () => Promise<unknown>;
 };
 
 /** A restore that has created its staging databases. */
@@ -70,28 +74,23 @@ export async function confirmPlan(restore: Planned): Promise<void> {
 }
 
 /**
- * Rejects with BackupFailed if this process may not drop a server's staging database. The database may already be gone. `isOwn`: whether a
- * database with this id may be dropped.
+ * Rejects with BackupFailed if this process may not drop a server's staging database. The database may already be gone. `id`: the id that
+ * it has otherwise; undefined if it may only be gone.
  */
 export async function confirmDrop(
   { staging, lock }: Restore,
   client: ClickHouseClient,
-  isOwn: (id: string) => boolean,
+  id: string | undefined,
 ): Promise<void> {
   if (!(await lock.isHeld())) throw new AnotherRestore();
-  const id = await readDatabaseId(client, staging);
-  if (id !== undefined && !isOwn(id)) throw new AnotherRestore();
+  const found = await readDatabaseId(client, staging);
+  if (found !== undefined && found !== id) throw new AnotherRestore();
 }
 
-export function readStagingIds({ context, staging }: Restore): Promise<readonly (string | undefined)[]> {
-  const { all } = serversOf(context.clickhouse);
-  return Promise.all(all.map((client) => readDatabaseId(client, staging)));
+export function readStagingIds({ servers, staging }: Restore): Promise<readonly (string | undefined)[]> {
+  return Promise.all(servers.map((client) => readDatabaseId(client, staging)));
 }
 
 export async function readEpoch(redis: AdminContext['redis']): Promise<string> {
   return (await redis.get(registryKeys.epoch)) ?? '';
-}
-
-export function schemaOf(config: AdminContext['config']) {
-  return { urls: config.clickhouseUrls, ...tablesOf(config) };
 }

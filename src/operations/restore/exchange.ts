@@ -12,7 +12,6 @@ import {
   readMarkers,
   writeMarker,
 } from '../../clickhouse/key-index.js';
-import { tablesOfSchema } from '../../clickhouse/migrate.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { limitRestored, limitsTable, refuseSegments } from '../../clickhouse/shard-limits.js';
 import { addRowsOf, exchangeTable, readTableIds } from '../../clickhouse/staging.js';
@@ -65,7 +64,7 @@ export async function joinIndexes(
 export async function exchangeTables(restore: Planned): Promise<void> {
   const { context, plan } = restore;
   const { redis } = context;
-  const servers = [...serversOf(context.clickhouse).all.entries()].toReversed();
+  const servers = [...restore.servers.entries()].toReversed();
   for (const [server, client] of servers) {
     await exchangeOn(restore, server, client, (table) => table === keysTable);
     await renewIndexes(restore, server, client);
@@ -104,11 +103,11 @@ async function renewIndexes(
  * still has the segment, the worker reads it and looks up its keys again.
  */
 async function refuseUpTo(
-  { context }: Restore,
+  { servers }: Restore,
   lastSegments: readonly string[],
   ofRestore = '',
 ): Promise<void> {
-  for (const client of serversOf(context.clickhouse).all)
+  for (const client of servers)
     for (const [shard, last] of lastSegments.entries()) await refuseSegments(client, shard, last, ofRestore);
 }
 
@@ -121,10 +120,9 @@ async function exchangeOn(
   const { context, staging, lock, crash, exchanging, plan } = restore;
   const tables = plan.tables[server] ?? {};
   const { clickhouseDatabase: database } = context.config;
-  const schema = tablesOfSchema();
   const inUse = await readTableIds(client, database);
   const names = Object.keys(tables)
-    .filter((table) => isWanted(table) && schema.has(table))
+    .filter(isWanted)
     .sort((a, b) => Number(a === 'registry') - Number(b === 'registry'));
   for (const table of names) {
     const id = tables[table] as string;

@@ -5,24 +5,17 @@
 import { serversOf } from '../../clickhouse/servers.js';
 import { readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
-import type { DeletionRequest } from '../../privacy/deletion/request.js';
 import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
 import { registryKeys } from '../../redis/keys.js';
 import type { AdminContext } from '../context.js';
+import type { DeletedAgain } from '../older-data.js';
 
-export type RestoredBackup = {
+export type RestoredBackup = DeletedAgain & {
   readonly name: string;
   /** `kept`: accounts, keys and requests stay as they are in Redis. `restored`: Redis was empty, and they come from the backup. */
   readonly state: 'kept' | 'restored';
   /** An earlier run had already restored the backup; this one only dropped the tables that it had replaced. */
   readonly was_done?: true;
-  /** Requests that were carried out again, and the rows that they deleted. */
-  readonly deleted_again: { readonly requests: number; readonly rows: number };
-  /** Complete requests whose users are no longer known, so that their callers have to submit them again. */
-  readonly submit_again: readonly Pick<
-    DeletionRequest,
-    'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
-  >[];
 };
 
 export type Plan = {

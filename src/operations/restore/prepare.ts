@@ -1,10 +1,10 @@
 // Prepares the restored tables for the exchange and records the plan, on the primary server and in Redis.
 
+import { readRows } from '../../clickhouse/answers.js';
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { voidSince } from '../../clickhouse/ledger-table.js';
 import { tablesOfSchema } from '../../clickhouse/migrate.js';
-import { serversOf } from '../../clickhouse/servers.js';
 import { notePlan, readTableIds } from '../../clickhouse/staging.js';
 import { backups } from '../../contract/limits.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';
@@ -12,29 +12,23 @@ import { registryKeys } from '../../redis/keys.js';
 import { deleteEqual } from '../../redis/lease.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { keepsSince } from '../../registry/backups.js';
-import { type Backup, backupsKey, shardServersKey } from '../../registry/documents.js';
-import { readMirror } from '../../registry/mirror.js';
+import { shardServersKey } from '../../registry/documents.js';
 import type { AdminContext } from '../context.js';
+import { deleteFromOlderData, noneDeleted } from '../older-data.js';
+import { type BackedUp, checkPlaces } from './backed-up.js';
 import { type Begun, confirm, type Planned, RedisChanged, type Restore } from './confirm.js';
-import { deleteFromOlderData, readCompleteIds } from './deletions.js';
 import { joinIndexes, ofServer } from './exchange.js';
-import { checkPlaces } from './places.js';
-import { type Plan, type RestoredBackup, textOf } from './plan.js';
+import { type Plan, textOf } from './plan.js';
 
 /** Prepares the restored tables for the exchange, and records the plan on the primary server. */
-export async function prepare(restore: Begun): Promise<Plan> {
-  const { context, name, staging, restored, id = '', epoch } = restore;
-  const { clickhouse } = context;
-  const isLoaded = epoch !== '';
+export async function prepare(restore: Begun, backedUp: BackedUp): Promise<Plan> {
+  const { name, staging, servers, restored, id, epoch } = restore;
   // A shard may have moved while the servers restored their backups.
-  if (isLoaded) await checkPlaces(restore);
-  const result = isLoaded
-    ? await deleteSince(restore)
-    : { name, state: 'restored' as const, deleted_again: { requests: 0, rows: 0 }, submit_again: [] };
+  await checkPlaces(restore, backedUp);
+  const state = epoch === '' ? 'restored' : 'kept';
+  const deleted = epoch === '' ? noneDeleted : await deleteSince(restore, backedUp);
   const keysTo = await Promise.all(
-    serversOf(clickhouse).all.map((client, server) =>
-      joinIndexes(restore, client, restored[server] as ClickHouseClient),
-    ),
+    servers.map((client, server) => joinIndexes(restore, client, restored[server] as ClickHouseClient)),
   );
   // Only these tables are exchanged: a table that only one of the two databases has stays where it is.
   const schema = tablesOfSchema();
@@ -44,23 +38,19 @@ export async function prepare(restore: Begun): Promise<Plan> {
       return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !ofServer.includes(table)));
     }),
   );
-  await voidRestored(restore);
+  await voidRestored(restore, backedUp);
   await confirm(restore);
-  const plan: Plan = { id, name, tables, keysTo, result };
-  await notePlan(clickhouse, staging, textOf(plan));
+  const plan: Plan = { id, name, tables, keysTo, result: { name, state, ...deleted } };
+  await notePlan(servers[0], staging, textOf(plan));
   return plan;
 }
 
 export const restoredReason = 'a backup was restored';
 
-export const minuteNow = () => Math.floor(Date.now() / 60_000);
-
 /** Marks in the restored ledger that the backup may lack what was accepted since it began. */
-async function voidRestored({ restored: [primary], name }: Begun): Promise<void> {
-  if (primary === undefined) return;
-  const began = Date.parse((await readOwnEntry(primary, name))?.began_at ?? '');
-  const from = Number.isNaN(began) ? {} : { earliest: Math.floor(began / 60_000) };
-  await voidSince(primary, { to: minuteNow(), reason: restoredReason, ...from });
+async function voidRestored({ restored: [primary] }: Begun, { entry }: BackedUp): Promise<void> {
+  const earliest = entry && Math.floor(Date.parse(entry.began_at) / 60_000);
+  await voidSince(primary, { reason: restoredReason, earliest });
 }
 
 /**
@@ -98,23 +88,23 @@ export async function forgetPlan({ redis }: AdminContext, text: string): Promise
 }
 
 /** Deletes from the restored tables the users of requests that were completed since the backup began, where these are still known. */
-async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {
+async function deleteSince({ context, name, restored }: Restore, { entry }: BackedUp) {
   const { redis } = context;
-  const [primary] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
-  const backup = await readOwnEntry(primary, name);
   // If Redis was emptied since, or the backup comes from elsewhere, only timestamps tell which requests the backup lacks.
-  const doneInBackup = await readCompleteIds(primary);
-  const knowsAll = backup !== undefined && (await keepsSince(redis, name, backup.began_at));
+  const doneInBackup = await readCompleteIds(restored[0]);
+  const knowsAll = entry !== undefined && (await keepsSince(redis, name, entry.began_at));
   const isInBackup = ({ deletion_request_id: id, completed_at }: DeletionRequest) =>
     doneInBackup.has(id) &&
-    (backup === undefined ||
-      Date.parse(completed_at ?? '') < Date.parse(backup.began_at) - backups.clockDifferenceMsMax);
-  const isDone = (request: DeletionRequest) => knowsAll || isInBackup(request);
-  return { name, state: 'kept', ...(await deleteFromOlderData(redis, restored, isDone)) };
+    (entry === undefined ||
+      Date.parse(completed_at ?? '') < Date.parse(entry.began_at) - backups.clockDifferenceMsMax);
+  return deleteFromOlderData(redis, restored, (request) => knowsAll || isInBackup(request));
 }
 
-/** The entry of a backup in its own copy of the registry. The current registry may have the name for a later backup. */
-async function readOwnEntry(primary: ClickHouseClient, name: string): Promise<Backup | undefined> {
-  const text = (await readMirror(primary)).documents[backupsKey];
-  return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
+/** The requests that are complete in the backup. */
+async function readCompleteIds(primary: ClickHouseClient): Promise<ReadonlySet<string>> {
+  const rows = await readRows<{ request_id: string }>(primary, {
+    query: `SELECT request_id FROM deletion_requests GROUP BY request_id
+      HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
+  });
+  return new Set(rows.map(({ request_id: id }) => id));
 }

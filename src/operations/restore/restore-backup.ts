@@ -10,19 +10,20 @@ import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { connectClickHouse, tablesOf } from '../../clickhouse/client.js';
 import { extendVoid } from '../../clickhouse/ledger-table.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
-import { serversOf } from '../../clickhouse/servers.js';
+import { type AllServers, serversOf } from '../../clickhouse/servers.js';
 import { notePlan } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { loads } from '../../contract/limits.js';
 import { createCrashPoint } from '../../crash-point.js';
 import { registryKeys } from '../../redis/keys.js';
 import { withProcessLock } from '../../redis/lease.js';
-import { type Deployment, deploymentKey, shardServersKey } from '../../registry/documents.js';
-import { beginLoading } from '../../registry/loading.js';
+import { shardServersKey } from '../../registry/documents.js';
+import { withLoading } from '../../registry/loading.js';
 import { readMirror } from '../../registry/mirror.js';
 import { forgetKept } from '../../registry/witness-copies.js';
 import { checkAllReachable, checkName, checkPlainTables } from '../backups.js';
 import type { AdminContext } from '../context.js';
+import { copyAll, resetDeletions, withoutDeletions } from '../older-data.js';
 import {
   type Begun,
   confirmPlan,
@@ -31,14 +32,19 @@ import {
   type Restore,
   readEpoch,
   readStagingIds,
-  schemaOf,
 } from './confirm.js';
-import { resetDeletions, withoutDeletions } from './deletions.js';
 import { exchangeTables } from './exchange.js';
 import { type Plan, type RestoredBackup, readPlan, readProgress, stagingOf, textOf } from './plan.js';
-import { forgetPlan, minuteNow, prepare, recordPlanInRedis, restoredReason } from './prepare.js';
-import { copyAll, gatherSecondCopies } from './second-copies.js';
-import { dropReplaced, type Found, replaceStaging, stage, takeOver, unstage } from './staging.js';
+import { forgetPlan, prepare, recordPlanInRedis, restoredReason } from './prepare.js';
+import {
+  dropReplaced,
+  type Found,
+  gatherSecondCopies,
+  replaceStaging,
+  stage,
+  takeOver,
+  unstage,
+} from './staging.js';
 
 /** Restores a backup, or continues its interrupted restore. `load`: loads the state of ClickHouse into an emptied Redis. */
 export async function restoreBackup(
@@ -49,14 +55,15 @@ export async function restoreBackup(
   checkName(name);
   const { config } = context;
   checkPlainTables(config);
+  const servers = serversOf(context.clickhouse).all;
   const staging = stagingOf(config.clickhouseDatabase);
-  const restored = config.clickhouseUrls.map((url) =>
-    connectClickHouse({ url, database: staging, ...tablesOf(config) }),
-  );
+  const connect = (url = '') => connectClickHouse({ url, database: staging, ...tablesOf(config) });
+  const [first, ...others] = config.clickhouseUrls;
+  const restored: AllServers = [connect(first), ...others.map(connect)];
   const crash = createCrashPoint(config.crashAt);
   try {
     const done = await withProcessLock(context.redis, registryKeys.restoreLock, async (lock) =>
-      restoreInSteps({ context, name, staging, restored, lock, crash }, load),
+      restoreInSteps({ context, name, servers, restored, staging, lock, crash, load }),
     );
     if (done === 'locked')
       throw new AdministrationError('another restore of a backup is running: try again when it has ended');
@@ -69,19 +76,23 @@ export async function restoreBackup(
   }
 }
 
-async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
+async function restoreInSteps(restore: Restore): Promise<RestoredBackup> {
   const { context, name } = restore;
   const { redis, clickhouse, config } = context;
   await checkAllReachable(clickhouse);
   // The database itself may be missing.
-  await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
+  await migrateServers({
+    urls: config.clickhouseUrls,
+    database: config.clickhouseDatabase,
+    ...tablesOf(config),
+  });
   const found: Found = {
     ids: await readStagingIds(restore),
     planInRedis: await redis.get(registryKeys.restoringBackup),
   };
   const former = await readPlan(context);
   if (former?.isDone === true) {
-    await finish(restore, former, load);
+    await finish(restore, former);
     if (former.name === name) return { ...former.result, was_done: true };
   } else if (former !== undefined) {
     const { hasExchanged, isWhole, tables } = await readProgress(context, former);
@@ -89,15 +100,15 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
       throw new AdministrationError(`the restore of ${former.name} was interrupted: run it again first`);
     // If tables that it needs are gone, what is left of it is still finished before the restore begins again: deletions are wrong until then.
     if (hasExchanged && (isWhole || (await readEpoch(redis)) !== '' || (await isKnown(context)))) {
-      const result = await resume(restore, { ...former, tables }, load);
+      const result = await resume(restore, { ...former, tables });
       if (isWhole) return result;
     }
   }
-  return begin(restore, found, load);
+  return begin(restore, found);
 }
 
 /** Restores the backup from the beginning. If that fails before a table is exchanged, nothing is left of it. */
-async function begin(restore: Restore, found: Found, load: () => Promise<unknown>): Promise<RestoredBackup> {
+async function begin(restore: Restore, found: Found): Promise<RestoredBackup> {
   const id = randomUUID();
   let mayHaveExchanged = false;
   const exchanging = () => {
@@ -106,10 +117,10 @@ async function begin(restore: Restore, found: Found, load: () => Promise<unknown
   try {
     // Before Redis is loaded: otherwise a paused process could exchange a table after deletions have started to run again.
     await replaceStaging(restore, found, id);
-    const own: Begun = { ...restore, id, exchanging, epoch: await loadIfEmpty(restore, load) };
-    await stage(own);
+    const own: Begun = { ...restore, id, exchanging, epoch: await loadIfEmpty(restore) };
+    const backedUp = await stage(own);
     restore.crash('backup_staged');
-    return await complete(own, () => prepare(own), load);
+    return await complete(own, () => prepare(own, backedUp));
   } catch (error) {
     if (!mayHaveExchanged) await unstage(restore, id);
     throw error;
@@ -117,56 +128,53 @@ async function begin(restore: Restore, found: Found, load: () => Promise<unknown
 }
 
 /** Continues a restore that has exchanged tables. */
-async function resume(restore: Restore, plan: Plan, load: () => Promise<unknown>): Promise<RestoredBackup> {
+async function resume(restore: Restore, plan: Plan): Promise<RestoredBackup> {
   await takeOver(restore, plan);
   const epoch = await readEpoch(restore.context.redis);
   const own: Begun = { ...restore, id: plan.id, exchanging: () => undefined, epoch };
   if (epoch === '') await gatherSecondCopies(own, plan);
-  return complete({ ...own, epoch: await loadIfEmpty(restore, load) }, async () => plan, load);
+  return complete({ ...own, epoch: await loadIfEmpty(restore) }, async () => plan);
 }
 
 /** Loads an emptied Redis, if ClickHouse knows of a deployment. Settles with the epoch that Redis then has. */
-async function loadIfEmpty({ context }: Restore, load: () => Promise<unknown>): Promise<string> {
+async function loadIfEmpty({ context, load }: Restore): Promise<string> {
   if ((await readEpoch(context.redis)) === '' && (await isKnown(context))) await load();
   return readEpoch(context.redis);
 }
 
+/** Whether ClickHouse has documents of a deployment. */
 async function isKnown({ clickhouse }: AdminContext): Promise<boolean> {
   return Object.keys((await readMirror(clickhouse)).documents).length > 0;
 }
 
 /** Exchanges the tables while no round of deletions runs, and drops what they replace. */
-async function complete(
-  restore: Begun,
-  planOf: () => Promise<Plan>,
-  load: () => Promise<unknown>,
-): Promise<RestoredBackup> {
-  const { context, name, id, epoch, crash } = restore;
-  const result = await withoutDeletions(context, async (owner) => {
+async function complete(restore: Begun, planOf: () => Promise<Plan>): Promise<RestoredBackup> {
+  const { context, epoch, crash, load } = restore;
+  const { redis } = context;
+  const plan = await withoutDeletions(context, async ({ owner }) => {
     crash('rounds_stopped');
-    const shardServers = (await context.redis.hget(registryKeys.documents, shardServersKey)) ?? '';
+    const shardServers = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
     const planned: Planned = { ...restore, plan: await planOf() };
     await recordPlanInRedis(planned, owner, shardServers);
     crash('users_deleted_again');
     if (epoch !== '') await carryOut(planned);
-    else await withLoadingLocked(context, () => carryOut(planned));
-    return planned.plan.result;
+    // Nobody loads an empty Redis, or creates a deployment in it, meanwhile.
+    else if ((await withLoading(redis, loads.restoreWaitMsMax, () => carryOut(planned))) === 'loaded')
+      throw new RedisChanged();
+    return planned.plan;
   });
-  if (epoch === '') {
-    await load();
-    await checkLoaded(context);
-  }
-  await dropReplaced(restore, name, id);
-  return result;
+  if (epoch === '') await load();
+  await dropReplaced(restore, plan);
+  return plan.result;
 }
 
 /** Completes a restore that has exchanged all tables. */
-async function finish(restore: Restore, former: Plan, load: () => Promise<unknown>): Promise<void> {
-  const { context } = restore;
+async function finish(restore: Restore, former: Plan): Promise<void> {
+  const { context, load } = restore;
   if ((await readEpoch(context.redis)) === '') await load();
   // The killed process's plan would make deletion rounds wait.
   await withoutDeletions(context, () => forgetPlan(context, textOf(former)));
-  await dropReplaced(restore, former.name, former.id);
+  await dropReplaced(restore, former);
 }
 
 /**
@@ -174,42 +182,19 @@ async function finish(restore: Restore, former: Plan, load: () => Promise<unknow
  * ones.
  */
 async function carryOut(restore: Planned): Promise<void> {
-  const { context, staging, plan, epoch, crash } = restore;
+  const { context, servers, staging, plan, epoch, crash } = restore;
   await exchangeTables(restore);
-  await extendVoid(context.clickhouse, { to: minuteNow(), reason: restoredReason });
+  await extendVoid(servers[0], restoredReason);
   if (epoch !== '') {
     await resetDeletions(context);
     crash('deletions_reset');
     await copyAll(context);
     crash('copies_rewritten');
     // The restored data is older on purpose, so it must not count as set back.
-    await forgetKept(context.redis, [...serversOf(context.clickhouse).all.keys()]);
+    await forgetKept(context.redis, [...servers.keys()]);
   }
   await confirmPlan(restore);
-  await notePlan(context.clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
+  await notePlan(servers[0], staging, JSON.stringify({ ...plan, isDone: true }));
   crash('plan_ended');
   await forgetPlan(context, textOf(plan));
-}
-
-/** Runs `work` while no other process can load an empty Redis or create a deployment in it. */
-async function withLoadingLocked({ redis }: AdminContext, work: () => Promise<void>): Promise<void> {
-  const loading = await beginLoading(redis, loads.restoreWaitMsMax);
-  if (loading === undefined) throw new RedisChanged();
-  try {
-    await work();
-  } finally {
-    await loading.end();
-  }
-}
-
-/** Rejects with AdministrationError if Redis was not loaded from the restored tables. */
-async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
-  const restored = (await readMirror(clickhouse)).documents[deploymentKey];
-  const epoch = restored === undefined ? '' : (JSON.parse(restored) as Deployment).epoch;
-  const inRedis = await readEpoch(redis);
-  if (inRedis === '' && epoch !== '') throw new RedisChanged();
-  if (inRedis !== epoch)
-    throw new AdministrationError(
-      'Redis holds another deployment than the restored tables: empty Redis, then "npm run admin -- restore"',
-    );
 }

@@ -5,35 +5,28 @@ import {
   endOfBackup,
   hasEnd,
   restoreInto,
+  tryTable,
   untilNoRestoreRuns,
-  withTableOf,
 } from '../../clickhouse/backups.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, tablesOf } from '../../clickhouse/client.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { MigrationError } from '../../clickhouse/migration-error.js';
-import { serversOf } from '../../clickhouse/servers.js';
 import {
+  addRowsOf,
   createStaging,
   dropAllButPlan,
   dropDatabase,
   notePlan,
   readNotedPlans,
+  readTableIds,
   takeTablesOver,
 } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
 import { untilTrue } from '../../wait.js';
-import {
-  AnotherRestore,
-  type Begun,
-  confirm,
-  confirmDrop,
-  type Restore,
-  readStagingIds,
-  schemaOf,
-} from './confirm.js';
-import { checkPlaces, readPlaces } from './places.js';
+import { type BackedUp, checkPlaces, readBackedUp } from './backed-up.js';
+import { AnotherRestore, type Begun, confirm, confirmDrop, type Restore, readStagingIds } from './confirm.js';
 import { type Plan, textOf } from './plan.js';
 import { forgetPlan } from './prepare.js';
 
@@ -47,31 +40,31 @@ export type Found = {
 
 /** Creates an empty staging database on each server, replacing those that an earlier restore left. */
 export async function replaceStaging(restore: Restore, found: Found, id: string): Promise<void> {
-  const { context, staging } = restore;
-  const { all } = serversOf(context.clickhouse);
+  const { context, servers, staging } = restore;
   // That restore has exchanged nothing, so deletions and moves may continue.
   if (found.planInRedis !== null) await forgetPlan(context, found.planInRedis);
-  await Promise.all(all.map(untilNoRestoreRuns));
-  for (const [server, client] of all.entries()) {
-    await confirmDrop(restore, client, (id) => id === found.ids[server]);
+  await Promise.all(servers.map(untilNoRestoreRuns));
+  for (const [server, client] of servers.entries()) {
+    await confirmDrop(restore, client, found.ids[server]);
     await dropDatabase(client, staging);
     await createStaging(client, staging, id);
   }
 }
 
 /** Restores the backup into the staging databases, with this version's schema. */
-export async function stage(restore: Begun): Promise<void> {
+export async function stage(restore: Begun): Promise<BackedUp> {
   const { context, name, staging } = restore;
   const { config } = context;
   await checkEnd(restore);
-  await restoreAll(restore);
+  const backedUp = await restoreAll(restore);
   await confirm(restore);
   try {
-    await migrateServers({ ...schemaOf(config), database: staging });
+    await migrateServers({ urls: config.clickhouseUrls, database: staging, ...tablesOf(config) });
   } catch (error) {
     if (!(error instanceof MigrationError)) throw error;
     throw new AdministrationError(`the backup ${name} cannot be restored: ${error.message}`);
   }
+  return backedUp;
 }
 
 /**
@@ -84,8 +77,7 @@ async function checkEnd(restore: Begun): Promise<void> {
   const database = config.clickhouseDatabase;
   if (await hasEnd(clickhouse, database, name, staging)) return;
   // Rejects with BackupMissing if there is no backup of this name.
-  const registry = `${staging}.registry_of_backup`;
-  await withTableOf(clickhouse, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
+  await tryTable(clickhouse, `${database}.registry`, backupOf(name, 0), `${staging}.registry_of_backup`);
   throw new AdministrationError(
     `the backup ${name} has no end mark (${endOfBackup(name)} on the backup disk): it failed or was interrupted. "backup create ${name}" continues an interrupted one`,
   );
@@ -96,84 +88,101 @@ async function checkEnd(restore: Begun): Promise<void> {
  * be removed from Redis, its databases stay too. The next restore replaces what cannot be removed.
  */
 export async function unstage(restore: Restore, id: string): Promise<void> {
-  const { context, staging, lock } = restore;
-  const { redis, clickhouse, log } = context;
-  const forget = async () => {
+  const { context, servers, staging, lock } = restore;
+  const { redis, log } = context;
+  const remove = async () => {
+    if (!(await lock.isHeld())) return;
     const text = await redis.get(registryKeys.restoringBackup);
     if (text !== null && (JSON.parse(text) as Plan).id === id) await forgetPlan(context, text);
-  };
-  const drop = async (client: ClickHouseClient) => {
-    await untilNoRestoreRuns(client);
-    await confirmDrop(restore, client, (found) => found === id);
-    await dropDatabase(client, staging);
-  };
-  const warn = (error: unknown) => log.warn({ error }, 'something is left of a restore that failed');
-  // The restore may have failed because of Redis.
-  const forgets = async (): Promise<'forgotten' | 'lost' | undefined> => {
-    if (!(await lock.isHeld())) return 'lost';
-    await forget();
-    return 'forgotten';
-  };
-  let cause: unknown;
-  const outcome = await untilTrue(
-    () =>
-      forgets().catch((error: unknown) => {
-        cause = error;
-        return undefined;
+    await allEnded(
+      servers.map(async (client) => {
+        await untilNoRestoreRuns(client);
+        await confirmDrop(restore, client, id);
+        await dropDatabase(client, staging);
       }),
-    { everyMs: 500, msMax: redisAwayMsMax },
-  );
-  if (outcome === undefined) return warn(cause);
-  if (outcome === 'lost') return;
-  for (const client of serversOf(clickhouse).all) await drop(client).catch(warn);
+    );
+  };
+  // Again and again, since the restore may have failed because of Redis.
+  let cause: unknown;
+  const failed = (error: unknown) => {
+    cause = error;
+    return false;
+  };
+  const isRemoved = () => remove().then(() => true, failed);
+  if (!(await untilTrue(isRemoved, { everyMs: 500, msMax: redisAwayMsMax })))
+    log.warn({ error: cause }, 'something is left of a restore that failed');
 }
 
 const redisAwayMsMax = 10_000;
 
 /** Takes over what a killed restore left. Creates staging databases that were dropped by hand again, empty. */
 export async function takeOver(restore: Restore, plan: Plan): Promise<void> {
-  const { context, staging } = restore;
-  const { all } = serversOf(context.clickhouse);
+  const { servers, staging } = restore;
   const ids = await readStagingIds(restore);
-  for (const [server, client] of all.entries()) {
+  for (const [server, client] of servers.entries()) {
     if (ids[server] === undefined) await createStaging(client, staging, plan.id);
     if (ids[server] === undefined && server === 0) await notePlan(client, staging, textOf(plan));
     await takeTablesOver(client, staging);
   }
 }
 
+/**
+ * For a Redis that was emptied after the first table was exchanged. Some of its second copies are in the replaced tables, and those made
+ * since then are in the restored ones. For each document the latest version counts.
+ */
+export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<void> {
+  const { context, staging } = restore;
+  const { redis, clickhouse, config } = context;
+  const inUse = await readTableIds(clickhouse, config.clickhouseDatabase);
+  const replaced = await readTableIds(clickhouse, staging);
+  for (const table of secondCopies) {
+    const isExchanged = inUse.get(table) === plan.tables[0]?.[table];
+    if (isExchanged && replaced.has(table))
+      await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
+  }
+  await confirm(restore);
+  // Before Redis is loaded: without this, deletion rounds would start once it is.
+  await redis.set(registryKeys.restoringBackup, textOf(plan));
+}
+
+const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
+
 /** Makes each server restore its own backup. A server that had no shards when the backup was made has nothing to restore. */
-async function restoreAll(restore: Begun): Promise<void> {
-  const { context, name, staging, restored, epoch } = restore;
-  const { clickhouse, config } = context;
-  const { all } = serversOf(clickhouse);
+async function restoreAll(restore: Begun): Promise<BackedUp> {
+  const { context, name, servers, staging } = restore;
+  const { clickhouseDatabase: database } = context.config;
   const into = (client: ClickHouseClient, server: number) =>
-    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
-  const [primary, ...others] = all;
+    restoreInto(client, database, backupOf(name, server), staging);
+  const [primary, ...others] = servers;
   await into(primary, 0);
-  if (epoch !== '') await checkPlaces(restore);
-  const servers = (await readPlaces(restored))?.servers ?? [];
-  const lacking = servers.findIndex((server) => server >= all.length);
+  const backedUp = await readBackedUp(restore);
+  await checkPlaces(restore, backedUp);
+  const places = backedUp.servers ?? [];
+  const lacking = places.findIndex((server) => server >= servers.length);
   if (lacking !== -1)
     throw new AdministrationError(
-      `shard ${lacking} of the backup was on server ${servers[lacking]} (from 0), but CLICKHOUSE_URL names ${all.length}: name all servers, in their order`,
+      `shard ${lacking} of the backup was on server ${places[lacking]} (from 0), but CLICKHOUSE_URL names ${servers.length}: name all servers, in their order`,
     );
-  const made = await Promise.allSettled(
-    others.map((client, index) => (servers.includes(index + 1) ? into(client, index + 1) : undefined)),
+  await allEnded(
+    others.map(async (client, index) => {
+      if (places.includes(index + 1)) await into(client, index + 1);
+    }),
   );
-  // Only after all have ended: a restore that begins after the clean-up would stay.
-  for (const each of made) if (each.status === 'rejected') throw each.reason;
+  return backedUp;
+}
+
+/** Settles only when all have ended: what a server begins after a clean-up would stay. Rejects if one of them did. */
+async function allEnded(works: readonly Promise<unknown>[]): Promise<void> {
+  for (const each of await Promise.allSettled(works)) if (each.status === 'rejected') throw each.reason;
 }
 
 /**
  * Drops the tables that a plan has replaced. Until the last one is gone, the plan says that only this is left to do; a later restore does
  * it first.
  */
-export async function dropReplaced(restore: Restore, name: string, id: string | undefined): Promise<void> {
-  const { context, staging } = restore;
-  const [primary, ...others] = serversOf(context.clickhouse).all;
-  const confirmOn = (client: ClickHouseClient) =>
-    confirmDrop(restore, client, (found) => id === undefined || found === id);
+export async function dropReplaced(restore: Restore, { name, id }: Pick<Plan, 'name' | 'id'>): Promise<void> {
+  const { staging } = restore;
+  const [primary, ...others] = restore.servers;
   const notDropped = (error: unknown) =>
     new AdministrationError(
       error instanceof AnotherRestore
@@ -182,11 +191,12 @@ export async function dropReplaced(restore: Restore, name: string, id: string | 
     );
   try {
     for (const client of others) {
-      await confirmOn(client);
+      await confirmDrop(restore, client, id);
       await dropDatabase(client, staging);
     }
-    await dropAllButPlan(primary, staging, () => confirmOn(primary));
-    await confirmOn(primary);
+    const confirmed = () => confirmDrop(restore, primary, id);
+    await dropAllButPlan(primary, staging, confirmed);
+    await confirmed();
   } catch (error) {
     throw notDropped(error);
   }
