@@ -74,8 +74,8 @@ export async function confirmPlan(restore: Planned): Promise<void> {
 }
 
 /**
- * Rejects with BackupFailed if this process may not drop a server's staging database. The database may already be gone. `id`: the id that
- * it has otherwise; undefined if it may only be gone.
+ * Rejects with BackupFailed if this process may not drop a server's staging database. The database may already be gone. `id`: the only id
+ * with which it may be dropped; undefined if it has to be gone.
  */
 export async function confirmDrop(
   { staging, lock }: Restore,

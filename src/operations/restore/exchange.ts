@@ -72,7 +72,7 @@ export async function exchangeTables(restore: Planned): Promise<void> {
   // The number of the last segment of each shard.
   const refused =
     restore.epoch === '' ? [] : await takeFences({ ...(await readLoadedRegistry(redis)).deployment, redis });
-  // Here by the limits of this restore, which the constraints of the restored tables name; below by those of all tables in use.
+  // First only in the tables of this restore, whose constraints name it; at the end in all tables in use.
   await refuseUpTo(restore, refused, plan.id);
   for (const [server, client] of servers) {
     await exchangeOn(restore, server, client, (table) => table !== keysTable);

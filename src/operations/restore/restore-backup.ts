@@ -1,5 +1,5 @@
 // Restores a backup of ClickHouse while everything is running. A restore prepares the backup in a staging database beside the one in use:
-// it migrates the schema, and again deletes the users that requests have deleted since. Then it exchanges the tables, each in one step;
+// it migrates the schema, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in one step;
 // during this no deletion round runs and no shard is moved. Redis keeps what it has: accounts, keys, requests. With several servers, each
 // restores its own backup, so each shard must be on the same server as in the backup. A restore that is killed at any point is continued by
 // calling it again, even if Redis was emptied or the staging databases were dropped by hand. Until it is done, an emptied Redis is not
@@ -98,7 +98,7 @@ async function restoreInSteps(restore: Restore): Promise<RestoredBackup> {
     const { hasExchanged, isWhole, tables } = await readProgress(context, former);
     if (hasExchanged && former.name !== name)
       throw new AdministrationError(`the restore of ${former.name} was interrupted: run it again first`);
-    // If tables that it needs are gone, what is left of it is still finished before the restore begins again: deletions are wrong until then.
+    // If tables that it needs are gone, the restore begins again. What is left is finished first: until then deletions see mixed tables.
     if (hasExchanged && (isWhole || (await readEpoch(redis)) !== '' || (await isKnown(context)))) {
       const result = await resume(restore, { ...former, tables });
       if (isWhole) return result;

@@ -102,7 +102,7 @@ export async function unstage(restore: Restore, id: string): Promise<void> {
       }),
     );
   };
-  // Again and again, since the restore may have failed because of Redis.
+  // Tried again for a while: the restore may have failed because Redis was away.
   let cause: unknown;
   const failed = (error: unknown) => {
     cause = error;
@@ -171,7 +171,7 @@ async function restoreAll(restore: Begun): Promise<BackedUp> {
   return backedUp;
 }
 
-/** Settles only when all have ended: what a server begins after a clean-up would stay. Rejects if one of them did. */
+/** Settles once all have ended, then rejects if one has failed: what a server still restored after a clean-up would stay. */
 async function allEnded(works: readonly Promise<unknown>[]): Promise<void> {
   for (const each of await Promise.allSettled(works)) if (each.status === 'rejected') throw each.reason;
 }
