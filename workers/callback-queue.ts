@@ -3,67 +3,51 @@
 
 import { createPlaces } from '../src/concurrency.js';
 import { callbacks } from '../src/contract/limits.js';
-import { DelayedError, Worker } from '../src/packages/bullmq.js';
+import { DelayedError, type Job } from '../src/packages/bullmq.js';
 import { callOptionsOf } from '../src/privacy/deletion/callback-call.js';
 import { readDueCallbacks, tryCallback, type WithinShare } from '../src/privacy/deletion/callbacks.js';
 import { transactionValues } from '../src/redis/transactions.js';
 import { callbackJobs } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
-import {
-  asJob,
-  callbackQueueName,
-  openRegistryQueue,
-  storeJobOptions,
-  undoEffectsOfWrongClocks,
-  workerOptions,
-} from './queues.js';
+import { callbackQueueName, type ServedQueue, serveQueue, storeJobOptions } from './queues.js';
 
-export type CallbackWork = {
+export type CallbackWork = ServedQueue & {
   /** Adds jobs for calls that have just become due, ahead of those that wait. */
   readonly addFirst: (requestIds: readonly string[]) => Promise<void>;
   /** Adds the missing jobs of calls that are due. */
   readonly addDue: () => Promise<void>;
-  /** Call it once a second. */
-  readonly upkeep: () => Promise<void>;
-  /** Settles once running calls are done. */
-  readonly close: () => Promise<void>;
 };
 
 /** A call failed; BullMQ tries the job again. */
 class CallFailed extends Error {}
 
 /** Starts to make the calls. */
-export function serveCallbacks({ redis, queueRedis, config, log, crash }: WorkerContext): CallbackWork {
-  const queue = openRegistryQueue(callbackQueueName, queueRedis);
+export function serveCallbacks(context: WorkerContext): CallbackWork {
+  const { redis, config, crash } = context;
   const calling = callOptionsOf(config.callbackAllow);
   const places = createPlaces(callbackJobs.places);
   const waitingLine = createWaitingLine();
-  const options = workerOptions(0, queueRedis, config);
-  const worker = new Worker<{ requestId: string }>(
-    callbackQueueName,
-    asJob(async (job, jobLock) => {
-      let busyMs = 0;
-      const withinShare: WithinShare = async (accountId, makeCall) => {
-        const end = places.tryTake({ account: accountId });
-        if (end !== undefined) return makeCall().finally(end);
-        busyMs = waitingLine.delayMs(accountId, performance.now());
-        return 'busy';
-      };
-      const outcome = await tryCallback(redis, job.data.requestId, calling, crash, withinShare);
-      if (outcome === 'busy') {
-        await job.moveToDelayed(Date.now() + busyMs, jobLock);
-        throw new DelayedError();
-      }
-      if (outcome === 'due') throw new CallFailed('the callback was not accepted');
-    }),
-    {
-      ...options,
-      prefix: '{registry}',
-      concurrency: callbackJobs.places.atOnceMax,
-      settings: { backoffStrategy: (attempts) => callbackPauseMs(attempts, Math.random()) },
-    },
-  );
-  worker.on('error', (error) => log.warn({ error }, 'the queue has failed'));
+  const call = async (job: Job<{ requestId: string }>, jobLock?: string) => {
+    let busyMs = 0;
+    const withinShare: WithinShare = async (accountId, makeCall) => {
+      const end = places.tryTake({ account: accountId });
+      if (end !== undefined) return makeCall().finally(end);
+      busyMs = waitingLine.delayMs(accountId, performance.now());
+      return 'busy';
+    };
+    const outcome = await tryCallback(redis, job.data.requestId, calling, crash, withinShare);
+    if (outcome === 'busy') {
+      await job.moveToDelayed(Date.now() + busyMs, jobLock);
+      throw new DelayedError();
+    }
+    if (outcome === 'due') throw new CallFailed('the callback was not accepted');
+  };
+  const options = {
+    concurrency: callbackJobs.places.atOnceMax,
+    settings: { backoffStrategy: (attempts: number) => callbackPauseMs(attempts, Math.random()) },
+  };
+  const delayMsMax = 2 * callbacks.pauseMsMax;
+  const { queue, ...served } = serveQueue(context, callbackQueueName, 'registry', call, options, delayMsMax);
   const add = async (requestIds: readonly string[], lifo: boolean): Promise<void> => {
     if (requestIds.length === 0) return;
     await queue.addBulk(
@@ -75,6 +59,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
     );
   };
   return {
+    ...served,
     addFirst: (requestIds) => add(requestIds, true),
     addDue: async () => {
       const due = await readDueCallbacks(redis);
@@ -87,12 +72,6 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
         due.filter((_, at) => isKnown[at] === 0),
         false,
       );
-    },
-    upkeep: () =>
-      undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now(), 2 * callbacks.pauseMsMax),
-    close: async () => {
-      await worker.close();
-      await queue.close();
     },
   };
 }

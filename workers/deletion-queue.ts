@@ -1,28 +1,21 @@
 // The queue of deletions: one job, a round, while requests are pending. All requests share a round, and so its mutations.
 
-import { Worker } from '../src/packages/bullmq.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { erasures } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 import { runDeletionRound } from './delete.js';
 import {
-  asJob,
   deletionJobOptions,
   deletionQueueName,
-  openRegistryQueue,
+  type ServedQueue,
+  serveQueue,
   serversAwaitedMs,
-  undoEffectsOfWrongClocks,
-  workerOptions,
 } from './queues.js';
 import type { RoundOptions } from './round/round.js';
 
-export type DeletionWork = {
+export type DeletionWork = ServedQueue & {
   /** Adds a round if requests are pending, and from time to time to erase what rounds have masked. */
   readonly addRoundIfPending: () => Promise<void>;
-  /** Call it once a second. */
-  readonly upkeep: () => Promise<void>;
-  /** Settles once a running round is done. */
-  readonly close: () => Promise<void>;
 };
 
 /** Starts to run rounds of deletions. `onCallbacksDue` gets the completed requests whose accounts want to be called. */
@@ -30,8 +23,7 @@ export function serveDeletions(
   context: WorkerContext,
   onCallbacksDue: RoundOptions['onCallbacksDue'],
 ): DeletionWork {
-  const { redis, queueRedis, config, log } = context;
-  const queue = openRegistryQueue(deletionQueueName, queueRedis);
+  const { redis, config } = context;
   // Rounds rest while all requests wait for unreachable servers: that may last for hours, and each round reads the whole registry.
   let pending = 0;
   let erasureCheckedAtMs = 0;
@@ -40,15 +32,11 @@ export function serveDeletions(
   const onServersAwaited = () => {
     restsUntilMs = performance.now() + serversAwaitedMs;
   };
-  const worker = new Worker(
-    deletionQueueName,
-    asJob(() =>
-      runDeletionRound({ ...context, erasure: config.erasure, refused, onServersAwaited, onCallbacksDue }),
-    ),
-    { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },
-  );
-  worker.on('error', (error) => log.warn({ error }, 'the queue has failed'));
+  const options = { ...context, erasure: config.erasure, refused, onServersAwaited, onCallbacksDue };
+  const round = () => runDeletionRound(options);
+  const { queue, ...served } = serveQueue(context, deletionQueueName, 'registry', round, { concurrency: 1 });
   return {
+    ...served,
     // The job has a fixed id: so there is one round at a time, and adding it again changes nothing.
     addRoundIfPending: async () => {
       const before = pending;
@@ -62,11 +50,6 @@ export function serveDeletions(
       erasureCheckedAtMs = performance.now();
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
-    },
-    upkeep: () => undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now()),
-    close: async () => {
-      await worker.close();
-      await queue.close();
     },
   };
 }

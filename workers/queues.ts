@@ -6,14 +6,17 @@ import { describeError } from '../src/log.js';
 import {
   type ConnectionOptions,
   DelayedError,
+  type Job,
   type JobsOptions,
   Queue,
   type QueueOptions,
+  Worker,
   type WorkerOptions,
 } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
 import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
 import { lockChecksEveryMsMax } from '../src/tuning.js';
+import type { WorkerContext } from './context.js';
 
 export const storeQueueName = 'store';
 
@@ -33,18 +36,25 @@ export const serversAwaitedMs = 1_000;
 const retryMsMin = 200;
 const retryMsMax = 5_000;
 
-export function queueOptions(shard: number, connection: ConnectionOptions): QueueOptions {
-  return { connection, prefix: shardTag(shard), streams: { events: { maxLen: 100 } } };
+/** Where a queue is in Redis. */
+type Place = number | 'registry';
+
+function prefixOf(shard: Place): string {
+  return shard === 'registry' ? '{registry}' : shardTag(shard);
+}
+
+export function queueOptions(shard: Place, connection: ConnectionOptions): QueueOptions {
+  return { connection, prefix: prefixOf(shard), streams: { events: { maxLen: 100 } } };
 }
 
 /**
  * By default a job whose worker is killed twice fails for good, and a failed job may be removed. So here a job may stall
  * any number of times, and failed jobs stay, so that the tick can retry them.
  */
-export function workerOptions(shard: number, connection: ConnectionOptions, config: Config): WorkerOptions {
+export function workerOptions(shard: Place, connection: ConnectionOptions, config: Config): WorkerOptions {
   return {
     connection,
-    prefix: shardTag(shard),
+    prefix: prefixOf(shard),
     lockDuration: config.jobLockMs,
     stalledInterval: Math.min(config.jobLockMs, lockChecksEveryMsMax),
     maxStalledCount: 1_000_000_000,
@@ -68,7 +78,7 @@ export function storeJobId(segment: Segment): string {
   return `segment-${segment.table}-${segment.number}`;
 }
 
-export function openQueue(name: string, shard: number, connection: ConnectionOptions): Queue {
+export function openQueue(name: string, shard: Place, connection: ConnectionOptions): Queue {
   return new Queue(name, queueOptions(shard, connection));
 }
 
@@ -85,7 +95,7 @@ class JobFailed extends Error {
 }
 
 /** Wraps the work of a job. Its errors go into Redis, and ClickHouse's errors would quote the data that it refused. */
-export function asJob<Arguments extends unknown[]>(
+function asJob<Arguments extends unknown[]>(
   work: (...args: Arguments) => Promise<unknown>,
 ): (...args: Arguments) => Promise<void> {
   return async (...args) => {
@@ -99,17 +109,45 @@ export function asJob<Arguments extends unknown[]>(
   };
 }
 
+export type ServedQueue = {
+  /** Call it once a second. */
+  readonly upkeep: () => Promise<void>;
+  /** Settles once running jobs are done. */
+  readonly close: () => Promise<void>;
+};
+
+/** Starts to do the jobs of a queue. `delayMsMax`: no job is delayed for longer. */
+export function serveQueue<Data>(
+  { redis, queueRedis, config, log }: WorkerContext,
+  name: string,
+  shard: Place,
+  work: (job: Job<Data>, lock?: string) => Promise<unknown>,
+  options: Pick<WorkerOptions, 'concurrency' | 'settings'>,
+  delayMsMax = jobDelayMsMax,
+): ServedQueue & { readonly queue: Queue; readonly worker: Worker<Data> } {
+  const queue = openQueue(name, shard, queueRedis);
+  const worker = new Worker<Data>(name, asJob(work), {
+    ...workerOptions(shard, queueRedis, config),
+    ...options,
+  });
+  worker.on('error', (error) => log.warn({ shard, error }, 'the queue has failed'));
+  return {
+    queue,
+    worker,
+    upkeep: () => undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now(), delayMsMax),
+    close: async () => {
+      await worker.close();
+      await queue.close();
+    },
+  };
+}
+
 export const deletionQueueName = 'deletion';
 
 /** One job for all requests: they share their mutations. */
 export const deletionJobOptions: JobsOptions = { ...storeJobOptions, jobId: 'round' };
 
 export const callbackQueueName = 'callback';
-
-/** A queue that belongs to no shard. */
-export function openRegistryQueue(name: string, connection: ConnectionOptions): Queue {
-  return new Queue(name, { ...queueOptions(0, connection), prefix: '{registry}' });
-}
 
 /** Longer than any delay of a store or deletion job. */
 const jobDelayMsMax = 2 * retryMsMax;

@@ -2,31 +2,25 @@
 // stopped does not hold them up.
 
 import { ClickHouseSetBack, ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
-import { type Job, Worker } from '../src/packages/bullmq.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
 import { type Segment, shardKeys } from '../src/redis/keys.js';
 import { createCompressor } from './compress-waiting.js';
 import type { WorkerContext } from './context.js';
 import { indexKeys } from './index-keys.js';
 import { createKeyFilter } from './key-filter.js';
-import { asJob, openQueue, storeQueueName, undoEffectsOfWrongClocks, workerOptions } from './queues.js';
+import { type ServedQueue, serveQueue, storeQueueName } from './queues.js';
 import { maySkipMarkerCheck, storeSegment } from './store.js';
 import { repeatTicks, tick } from './tick.js';
 
-export type ShardWork = {
-  /** Call it once a second. */
-  readonly upkeep: () => Promise<void>;
+export type ShardWork = ServedQueue & {
   /** Call it often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
   readonly indexKeysIfWanted: () => Promise<void>;
-  /** Settles once running jobs are done. */
-  readonly close: () => Promise<void>;
 };
 
 /** Starts the ticks and the store jobs of a shard. */
 export function serveShard(context: WorkerContext, shard: number): ShardWork {
-  const { redis, queueRedis, config, shards, epoch, crash, log } = context;
+  const { redis, config, shards, epoch, crash, log } = context;
   const servers = serversOf(context.clickhouse);
-  const storeQueue = openQueue(storeQueueName, shard, queueRedis);
   const keyFilter = createKeyFilter(() => servers.ofShard(shard), shard, shards, log);
   let wantsIndex = false;
   const onKeyIndexIncomplete = () => {
@@ -45,10 +39,21 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       segment,
       skipsFirstCheck,
     );
+  const { queue, worker, ...served } = serveQueue<Segment>(
+    context,
+    storeQueueName,
+    shard,
+    ({ data, attemptsStarted }) =>
+      store(data, maySkipMarkerCheck(data, attemptsStarted, Date.now(), config.segmentAgeMsMax)),
+    { concurrency: config.storeConcurrency },
+  );
+  worker.on('failed', (job, error) =>
+    log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error }, 'job failed'),
+  );
   const runTick = () =>
     tick({
       redis,
-      storeQueue,
+      storeQueue: queue,
       shard,
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
@@ -63,22 +68,10 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     });
   const ageClaims = createClaimAging({ redis, shard, claimBytesMax: config.claimBytesMax / shards });
   const compressWaiting = createCompressor({ redis, shard, crash });
-  const options = workerOptions(shard, queueRedis, config);
-  const storeWorker = new Worker<Segment>(
-    storeQueueName,
-    asJob((job: Job<Segment>) =>
-      store(job.data, maySkipMarkerCheck(job.data, job.attemptsStarted, Date.now(), config.segmentAgeMsMax)),
-    ),
-    { ...options, concurrency: config.storeConcurrency },
-  );
-  storeWorker.on('error', (error) => log.warn({ shard, error }, 'the queue has failed'));
-  storeWorker.on('failed', (job, error) =>
-    log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error }, 'job failed'),
-  );
   const stopTicking = repeatTicks({ redis, shard, run: runTick, log });
   return {
     upkeep: async () => {
-      await undoEffectsOfWrongClocks(redis, storeQueue, config.jobLockMs, Date.now());
+      await served.upkeep();
       if ((await ageClaims())?.wantsIndex) wantsIndex = true;
       if ((await redis.hexists(shardKeys.state(shard), 'keys_rebuild')) === 1) wantsIndex = true;
       await compressWaiting();
@@ -89,8 +82,8 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       await indexKeys({ ...context, clickhouse: clickhouseNow() }, shard);
     },
     close: async () => {
-      await Promise.all([stopTicking(), storeWorker.close()]);
-      await storeQueue.close();
+      await Promise.all([stopTicking(), worker.close()]);
+      await served.close();
     },
   };
 }
