@@ -18,11 +18,17 @@ export async function untilTrue<Answer>(
   }
 }
 
-/** Whether work succeeded, once it has settled. */
-export function succeeds(work: Promise<unknown>): Promise<boolean> {
+/** Whether work succeeded, once it has settled. Errors for which `isExpected` does not hold reject. */
+export function succeeds(
+  work: Promise<unknown>,
+  isExpected: (error: unknown) => boolean = () => true,
+): Promise<boolean> {
   return work.then(
     () => true,
-    () => false,
+    (error: unknown) => {
+      if (isExpected(error)) return false;
+      throw error;
+    },
   );
 }
 

@@ -16,8 +16,8 @@ import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/cho
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
 import {
-  ConcurrentUpdate,
   type DeletionRequest,
+  isConcurrentUpdate,
   readDeletion,
   readDeletions,
   updateDeletion,
@@ -32,7 +32,7 @@ import type { Environment } from '../src/registry/documents.js';
 import { copyChanges, kindsOfCopies } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
-import { untilTrue } from '../src/wait.js';
+import { succeeds, untilTrue } from '../src/wait.js';
 import {
   eraseInPasses,
   interruptPass,
@@ -104,7 +104,7 @@ async function deleteInTurn(options: RoundOptions): Promise<number> {
     return done === 'locked' ? 0 : done;
   } catch (error) {
     // Another worker has continued with its requests.
-    if (error instanceof ConcurrentUpdate) return 0;
+    if (isConcurrentUpdate(error)) return 0;
     await reportFailure(options, ids, error);
     throw error;
   }
@@ -415,10 +415,8 @@ async function writeFailure(
     const request = await readDeletion(redis, requestId);
     // If it is hidden, only the erasing of its rows has failed, and no query shows them.
     if (request === undefined || ['hidden', state].includes(request.state)) continue;
-    await updateDeletion(redis, request, { state }).catch((error: unknown) => {
-      // A request that another worker has picked up does not need this round's reason; the others do.
-      if (!(error instanceof ConcurrentUpdate)) throw error;
-    });
+    // A request that another worker has picked up does not need this round's reason; the others do.
+    await succeeds(updateDeletion(redis, request, { state }), isConcurrentUpdate);
   }
 }
 

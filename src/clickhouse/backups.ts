@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { tables } from '../contract/records.js';
 import { definitions } from '../tuning.js';
+import { succeeds } from '../wait.js';
 import { readRow, readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { BackupExists, BackupFailed, BackupMissing } from './backup-faults.js';
@@ -113,13 +114,7 @@ export async function hasEnd(
   into: string,
 ): Promise<boolean> {
   const mark = tryTable(client, `${database}.${markTable}`, endOfBackup(name), `${into}.end_mark`);
-  return mark.then(
-    () => true,
-    (error: unknown) => {
-      if (error instanceof BackupMissing) return false;
-      throw error;
-    },
-  );
+  return succeeds(mark, (error) => error instanceof BackupMissing);
 }
 
 /** Restores one table of a backup and drops it, which rejects with BackupMissing if there is no backup of this name. */

@@ -18,6 +18,7 @@
 import { randomInt } from 'node:crypto';
 import { tables } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';
+import { succeeds } from '../wait.js';
 import { readRow, readRows, streamBytes } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { commandLong, readLong, readRowLong } from './long-statement.js';
@@ -180,14 +181,7 @@ export async function writeMarker(
       ...(name !== undefined && { log_comment: name }),
     },
   });
-  const isTaken = await writing.then(
-    () => true,
-    (error: unknown) => {
-      if (isRefusedSegment(error)) return false;
-      throw error;
-    },
-  );
-  if (!isTaken) return false;
+  if (!(await succeeds(writing, isRefusedSegment))) return false;
   const written = (await readMarkers(client)).get(shard);
   return written?.generation === generation && BigInt(written.indexedTo) >= BigInt(indexedTo);
 }

@@ -10,8 +10,8 @@ import { readDeletedUsers } from '../privacy/deletion/deleted-users.js';
 import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
 import { keepReferences } from '../privacy/deletion/references.js';
 import {
-  ConcurrentUpdate,
   type DeletionRequest,
+  isConcurrentUpdate,
   readDeletion,
   readUnfinishedMembers,
   updateDeletion,
@@ -24,6 +24,7 @@ import { readMirror } from '../registry/mirror.js';
 import { copyChanges, kindsOfCopies, listUncopied } from '../registry/outbox.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 import { stateLoads } from '../tuning.js';
+import { succeeds } from '../wait.js';
 import type { AdminContext } from './context.js';
 
 export type DeletedAgain = {
@@ -101,22 +102,19 @@ export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch)) {
     const request = await readDeletion(redis, requestId);
     if (request === undefined) continue;
-    try {
-      await updateDeletion(redis, request, {
-        state: 'submitted',
-        resolved: false,
-        mutations: [],
-        left: undefined,
-        hidden_at: undefined,
-        verified_at: undefined,
-        verified_tables: undefined,
-        targets_kept: undefined,
-      });
+    const restarted = updateDeletion(redis, request, {
+      state: 'submitted',
+      resolved: false,
+      mutations: [],
+      left: undefined,
+      hidden_at: undefined,
+      verified_at: undefined,
+      verified_tables: undefined,
+      targets_kept: undefined,
+    });
+    // Otherwise the request is no longer pending: its targets are lost.
+    if (await succeeds(restarted, isConcurrentUpdate))
       await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);
-    } catch (error) {
-      // The request is no longer pending: its targets are lost.
-      if (!(error instanceof ConcurrentUpdate)) throw error;
-    }
   }
 }
 

@@ -44,7 +44,7 @@ export type List = {
   clear(): void;
 };
 
-export function createMemory(nowMs: () => number = Date.now): Memory {
+export function createMemory(): Memory {
   const events = createList();
   const rejected = createList();
   /** The records that were accepted with keys, by event id; undefined for a record that was deleted. */
@@ -60,7 +60,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
     }
     const text = into.toString('utf8', 0, records.write({ into, view: viewOf(into) }, 0, at, at + 1, 0));
     const table = tables[records.tableOf(at)] as keyof typeof recordColumns;
-    const receivedAt = new Date(nowMs()).toISOString();
+    const receivedAt = new Date().toISOString();
     const values = JSON.parse(`${text}]`) as unknown[];
     const columns = Object.keys(recordColumns[table]).map((name, place) => [name, values[place]]);
     const { event_id: _, user_id, ...row } = Object.fromEntries(columns) as Record<string, unknown>;

@@ -9,14 +9,13 @@ export type Backoff = {
   succeed(): void;
 };
 
-/** `random`: returns a number from 0 to just below 1. */
-export function createBackoff(random: () => number = Math.random): Backoff {
+export function createBackoff(): Backoff {
   let failures = 0;
   return {
     fail(askedMs) {
       const fullMs = Math.min(limits.backoffMsMin * 2 ** failures, limits.backoffMsMax);
       failures = Math.min(failures + 1, 30);
-      const ownMs = fullMs * (1 - random() / 2);
+      const ownMs = fullMs * (1 - Math.random() / 2);
       return askedMs > 0 ? Math.ceil(askedMs + Math.min(ownMs, askedMs / 4)) : Math.ceil(ownMs);
     },
     succeed() {

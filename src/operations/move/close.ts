@@ -11,7 +11,7 @@ import { AdministrationError } from '../../contract/errors.js';
 import { takeFence } from '../../privacy/deletion/fences.js';
 import { withMaintenanceLock } from '../../privacy/deletion/maintenance-lock.js';
 import {
-  ConcurrentUpdate,
+  isConcurrentUpdate,
   readDeletion,
   readUnfinishedMembers,
   updateDeletion,
@@ -20,6 +20,7 @@ import { endRuns } from '../../privacy/retention/expired-rows.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { stateLoads } from '../../tuning.js';
+import { succeeds } from '../../wait.js';
 import type { AdminContext } from '../context.js';
 import { untilNoInsertRuns } from '../running-inserts.js';
 import type { Moving } from './moving.js';
@@ -55,14 +56,7 @@ export async function endRounds({ context: { redis }, source }: Moving): Promise
     for (;;) {
       const request = await readDeletion(redis, requestId);
       if (request === undefined || request.status === 'complete') break;
-      const isDone = await updateDeletion(redis, request, {}).then(
-        () => true,
-        (error: unknown) => {
-          if (error instanceof ConcurrentUpdate) return false;
-          throw error;
-        },
-      );
-      if (isDone) break;
+      if (await succeeds(updateDeletion(redis, request, {}), isConcurrentUpdate)) break;
     }
   }
   const ended = await withMaintenanceLock(redis, 'move', () => endRuns(source), stateLoads.insertMsMax);

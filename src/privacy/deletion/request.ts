@@ -200,6 +200,8 @@ export type PlacedTarget = { readonly target: Target; readonly place: number };
 /** Another process has changed or ended the request since it was read. */
 export class ConcurrentUpdate extends Error {}
 
+export const isConcurrentUpdate = (error: unknown): boolean => error instanceof ConcurrentUpdate;
+
 /** Writes progress. Settles with the changed document, or throws ConcurrentUpdate and has written nothing. */
 export async function updateDeletion(
   redis: Redis,
