@@ -260,9 +260,11 @@ function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
 
 /** A provider of OpenID Connect. */
 export type ProviderConfig = {
+  /** The address of the provider. */
   readonly issuer: string;
   readonly clientId: string;
   readonly clientSecret: string;
+  /** The claim that names the role. */
   readonly roleClaim: string;
 };
 

@@ -7,7 +7,7 @@ import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import type { ApiKeys, DocumentKey, Key, KeyUse } from '../registry/documents.js';
+import type { DocumentKey, EnvironmentKeys, Key, KeyUse } from '../registry/documents.js';
 import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   type Change,
@@ -118,7 +118,7 @@ export async function showApiKey(redis: Redis, appId: string): Promise<Administr
 }
 
 /** The keys of a document that are valid at this time, the oldest first. */
-export function liveKeys(document: ApiKeys | undefined, nowMs: number): readonly Key[] {
+export function liveKeys(document: EnvironmentKeys | undefined, nowMs: number): readonly Key[] {
   const { keys = [] } = document ?? {};
   return keys.filter(({ expires_at }) => expires_at === undefined || Date.parse(expires_at) > nowMs);
 }
@@ -162,7 +162,7 @@ function endingBy(key: Key, endsMs: number): Key {
 
 /** Leaves an environment only these keys, and forgets when its other keys were used. */
 function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key[]): Change[] {
-  const document: ApiKeys | undefined = keys.length === 0 ? undefined : { app_id: appId, keys };
+  const document: EnvironmentKeys | undefined = keys.length === 0 ? undefined : { app_id: appId, keys };
   const gone = liveKeys(snapshot.apiKeys.get(appId), 0).filter(
     ({ id }) => !keys.some((key) => key.id === id),
   );

@@ -9,7 +9,7 @@ import { registryKeys } from '../redis/keys.js';
 import { findOrConfirmAbsence } from '../redis/replicas.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { countWithin } from '../redis/transactions.js';
-import type { ApiKeys, Environment, Key } from '../registry/documents.js';
+import type { Environment, EnvironmentKeys, Key } from '../registry/documents.js';
 import { readLoaded } from '../registry/registry.js';
 import { areEqual, hashSecret, newSecret } from '../registry/secrets.js';
 import { liveKeys, noteApiKeyUse } from './api-keys.js';
@@ -150,7 +150,7 @@ async function readAccess(
   const nowMs = Number((time as (string | number)[])[0]) * 1000;
   return {
     environment: environment == null ? undefined : (JSON.parse(environment) as Environment),
-    keys: liveKeys(keys == null ? undefined : (JSON.parse(keys) as ApiKeys), nowMs),
+    keys: liveKeys(keys == null ? undefined : (JSON.parse(keys) as EnvironmentKeys), nowMs),
     nowMs,
   };
 }

@@ -4,7 +4,7 @@
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
-import type { Key, WriteKeys } from '../registry/documents.js';
+import type { EnvironmentKeys, Key } from '../registry/documents.js';
 import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   type Change,
@@ -75,6 +75,6 @@ function keysOf({ writeKeys }: RegistrySnapshot, appId: string): readonly Key[] 
 }
 
 function change(appId: string, keys: readonly Key[]): Change {
-  const document: WriteKeys = { app_id: appId, keys };
+  const document: EnvironmentKeys = { app_id: appId, keys };
   return { key: `write_keys:${appId}`, document: keys.length === 0 ? undefined : document };
 }

@@ -6,7 +6,13 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { kindOfContent } from '../parsing/csv/content-kind.js';
-import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../parsing/csv/text.js';
+import {
+  createDecoder,
+  type Encoding,
+  encodingNames,
+  markedEncoding,
+  WrongEncoding,
+} from '../parsing/csv/text.js';
 import { reasonOf, unpackZip } from './archive.js';
 import { assertSound, type Compression, contentOf, type Packed, type Unpacked } from './content.js';
 import { type Format, ImportError } from './options.js';
@@ -374,17 +380,10 @@ export async function* textIn(
         encoding === 'utf-8'
           ? 'if it is Windows-1252 (ANSI), say --encoding windows-1252, else save it as UTF-8'
           : 'save it as UTF-8';
-      throw new ImportError(`${name}: it is not ${wordOf[encoding]} on line ${error.line}; ${advice}`);
+      throw new ImportError(`${name}: it is not ${encodingNames[encoding]} on line ${error.line}; ${advice}`);
     }
   };
   for await (const chunk of contentOf(input, onShare)) yield part(chunk, false);
   yield part(Buffer.alloc(0), true);
   return undefined;
 }
-
-const wordOf: Readonly<Record<Encoding, string>> = {
-  'utf-8': 'UTF-8',
-  'utf-16le': 'UTF-16',
-  'utf-16be': 'UTF-16',
-  'windows-1252': 'Windows-1252',
-};

@@ -99,7 +99,7 @@ export function mendUserProperties(value: unknown, context: MendContext): Return
 
 /** An event of the client library. An autocaptured event may name its screen. */
 export function mendEventMessage(value: unknown, context: MendContext): ReturnType<Mend> {
-  const autocaptured = isObject(value) && (value as { autocaptured?: unknown }).autocaptured === true;
+  const autocaptured = isObject(value) && value.autocaptured === true;
   return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, context);
 }
 
@@ -295,6 +295,6 @@ function mendElements(array: readonly unknown[], note: Note): (string | number)[
   return scalars;
 }
 
-function isObject(value: unknown): value is object {
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

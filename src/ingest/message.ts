@@ -129,8 +129,8 @@ export function checkMessage(
   return { record, user, named, type: message.type };
 }
 
-const notAnObject = rejection('invalid_type', 'A message must be an object.');
-const missingType = rejection('missing_field', 'type is required.', 'type');
+export const notAnObject = rejection('invalid_type', 'A message must be an object.');
+export const missingType = rejection('missing_field', 'type is required.', 'type');
 const unknownType = rejection(
   'unknown_message_type',
   `type must be one of ${[...kinds.keys()].join(', ')}.`,

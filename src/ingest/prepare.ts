@@ -30,14 +30,14 @@ import {
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
 /** The result of a request before its commit. */
-export type Prepared =
-  | {
-      readonly kind: 'refused';
-      readonly reason: Rejection;
-      /** Every bad element of a bulk request that is refused for its elements. */
-      readonly errors?: readonly ElementError[];
-    }
-  | Ready;
+export type Prepared = Refused | Ready;
+
+export type Refused = {
+  readonly kind: 'refused';
+  readonly reason: Rejection;
+  /** Every bad element of a bulk request that is refused for its elements. */
+  readonly errors?: readonly ElementError[];
+};
 
 export type Ready = {
   readonly kind: 'ready';

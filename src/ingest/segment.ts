@@ -9,21 +9,17 @@ import type { Document } from '../parsing/document.js';
 import { explain } from '../parsing/explain.js';
 import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
-import type { Mending } from './mend.js';
+import { isObject, type Mending } from './mend.js';
+import { missingType, notAnObject } from './message.js';
 import { encodedRecords, packedBytesMax, recordsBytesMax } from './pack.js';
-import { type ElementError, type LimitedGroup, tooManyBytes } from './prepare.js';
+import { type ElementError, type LimitedGroup, type Refused, tooManyBytes } from './prepare.js';
 import type { Checked } from './record-kind.js';
 import { addEnvironmentLimits, bulkLimits, type LimitContext, refuseTooLarge } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
 export type PreparedSegment =
-  | {
-      readonly kind: 'refused';
-      readonly reason: Rejection;
-      /** One for each message if all of them are bad; undefined if the request itself is wrong. */
-      readonly errors?: readonly ElementError[];
-    }
+  | Refused
   | {
       readonly kind: 'ready';
       readonly submission: Submission<LimitedGroup>;
@@ -122,18 +118,12 @@ function withContext(message: unknown, shared: unknown): unknown {
   return isObject(context) ? { ...message, context: { ...shared, ...context } } : message;
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function typeOf(message: unknown): SegmentType | Rejection {
-  if (typeof message !== 'object' || message === null || Array.isArray(message)) return notAnObject;
-  const { type } = message as { type?: unknown };
+  if (!isObject(message)) return notAnObject;
+  const { type } = message;
   return segmentTypes.find((known) => known === type) ?? (type === undefined ? missingType : unknownType);
 }
 
-const notAnObject = rejection('invalid_type', 'A message must be an object.');
-const missingType = rejection('missing_field', 'type is required.', 'type');
 const unknownType = rejection(
   'unknown_message_type',
   `type must be one of ${segmentTypes.join(', ')}.`,

@@ -37,7 +37,7 @@ import { type MirroredRegistry, readMirror } from '../registry/mirror.js';
 import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { readRegistry } from '../registry/registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
-import { readSeen, type Seen } from '../registry/witness-copies.js';
+import { readSeen, seenNothing } from '../registry/witness-copies.js';
 import { untilNoInsertRuns } from './running-inserts.js';
 
 export type LoadOptions = {
@@ -309,7 +309,7 @@ async function loadShard(
   const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
   await confirm();
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
-  let seen: Seen = { number: 0, storedTo: 0, storedRecords: 0 };
+  let seen = seenNothing;
   if (reserved !== null && how !== 'created') {
     // Asks all servers, since the shard may have been moving from one to another.
     for (const client of serversOf(clickhouse).all) {

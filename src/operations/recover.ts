@@ -21,7 +21,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import type { Deployment } from '../registry/documents.js';
 import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { type Comparison, compareOnce } from '../registry/witness.js';
-import { forgetKept, readCopiedAt, readSeen, type Seen } from '../registry/witness-copies.js';
+import { forgetKept, readCopiedAt, readSeen, seenNothing } from '../registry/witness-copies.js';
 import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
 import { copyAll, deleteFromOlderData, noneDeleted, resetDeletions, withoutDeletions } from './older-data.js';
@@ -117,7 +117,7 @@ async function readMissing(
     for (let shard = 0; shard < shards; shard++) {
       if (servers.numberOf(shard) !== server) continue;
       const [to, records] = await redis.hmget(shardKeys.state(shard), 'stored_to', 'stored_records');
-      const then: Seen = seen.get(String(shard)) ?? { number: 0, storedTo: 0, storedRecords: 0 };
+      const then = seen.get(String(shard)) ?? seenNothing;
       const later = seen.size === 0 ? 0 : await countLater(client, shard, then.storedTo);
       const since = Number(records ?? 0) - then.storedRecords;
       const mayHaveMoved = !servers.isOne && then.storedRecords > 0;

@@ -78,9 +78,10 @@ export type Environment = {
   readonly created_at: string;
 };
 
-export type ApiKeys = {
+/** The API keys, or the write keys, of an environment. */
+export type EnvironmentKeys = {
   readonly app_id: string;
-  /** The oldest first, some perhaps expired. */
+  /** The oldest first; API keys may have expired. */
   readonly keys: readonly Key[];
 };
 
@@ -131,12 +132,6 @@ export type Key = {
   readonly created_at: string;
   /** The key expires then, by Redis's clock; without this field it does not expire. */
   readonly expires_at?: string;
-};
-
-export type WriteKeys = {
-  readonly app_id: string;
-  /** The oldest first. */
-  readonly keys: readonly Key[];
 };
 
 /** A key of a program that calls the administration, with the rights of a role. */
@@ -198,9 +193,9 @@ export type Documents = {
   deployment: Deployment;
   account: Account;
   environment: Environment;
-  api_key: ApiKeys;
+  api_key: EnvironmentKeys;
   key_use: KeyUse;
-  write_keys: WriteKeys;
+  write_keys: EnvironmentKeys;
   program_keys: ProgramKeys;
   backups: readonly Backup[];
   signing_key: SigningKey;

@@ -24,6 +24,8 @@ export type Seen = {
   readonly storedRecords: number;
 };
 
+export const seenNothing: Seen = { number: 0, storedTo: 0, storedRecords: 0 };
+
 const keptField = (server: number) => `kept:${server}`;
 
 /** By server, the latest number that it is known to have seen. */

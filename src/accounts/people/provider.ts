@@ -3,7 +3,7 @@
 // service stores nothing for strangers. An attempt can be used once.
 
 import { createHmac } from 'node:crypto';
-import { isSafeAddress } from '../../config.js';
+import { isSafeAddress, type ProviderConfig } from '../../config.js';
 import { signOn } from '../../contract/limits.js';
 import { type Role, roles } from '../../contract/roles.js';
 import type { Configuration } from '../../packages/openid-client.js';
@@ -11,15 +11,6 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { onReplicas } from '../../redis/replicas.js';
 import { areEqual, hashSecret } from '../../registry/secrets.js';
-
-export type ProviderOptions = {
-  /** The address of the provider. */
-  readonly issuer: string;
-  readonly clientId: string;
-  readonly clientSecret: string;
-  /** The claim that names the role. */
-  readonly roleClaim: string;
-};
 
 /** What a browser keeps while it is at the provider. */
 export type Attempt = { readonly state: string; readonly nonce: string; readonly verifier: string };
@@ -51,7 +42,7 @@ export type Provider = {
   end(url: URL, attempt: Attempt): Promise<Vouched | NotVouched>;
 };
 
-export function createProvider(options: ProviderOptions): Provider {
+export function createProvider(options: ProviderConfig): Provider {
   const { issuer, clientId, clientSecret, roleClaim } = options;
   let discovered: Promise<Configuration> | undefined;
 

@@ -83,10 +83,9 @@ export function ActionButton(props: {
   readonly button: string;
   readonly label?: string;
   readonly work: Work;
-  readonly disabled?: boolean;
   readonly small?: boolean;
 }) {
-  const { button, label, work, disabled = false, small = false } = props;
+  const { button, label, work, small = false } = props;
   const { busy, fault, begin } = useWork();
   return (
     <div class="act">
@@ -94,7 +93,6 @@ export function ActionButton(props: {
         type="button"
         class={small ? 'small' : ''}
         aria-label={busy ? undefined : label}
-        disabled={disabled}
         aria-disabled={busy}
         onClick={() => begin(work)}
       >

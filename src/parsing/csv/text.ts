@@ -9,12 +9,13 @@ export class WrongEncoding extends Error {
   readonly line: number;
 
   constructor(encoding: Encoding, line: number) {
-    super(`line ${line} is not ${words[encoding]}`);
+    super(`line ${line} is not ${encodingNames[encoding]}`);
     this.line = line;
   }
 }
 
-const words: Readonly<Record<Encoding, string>> = {
+/** For people. */
+export const encodingNames: Readonly<Record<Encoding, string>> = {
   'utf-8': 'UTF-8',
   'utf-16le': 'UTF-16',
   'utf-16be': 'UTF-16',

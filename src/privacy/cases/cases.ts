@@ -32,21 +32,16 @@ export type CasesAsked = {
   readonly accountId: string;
   readonly state?: Case['state'] | undefined;
   readonly caseId?: string | undefined;
-  readonly reference?: string | undefined;
 };
 
 /** An account's cases, at most `listedMax`: open ones by due date, closed ones from the latest. */
 export async function readCases(
   clickhouse: ClickHouseClient,
-  { accountId, state, caseId, reference }: CasesAsked,
+  { accountId, state, caseId }: CasesAsked,
 ): Promise<readonly Case[]> {
   const text = (name: string) => `JSONExtractString(details, '${name}')`;
   const lastOf = (name: string) => `argMaxIf(${text(name)}, place, JSONHas(details, '${name}'))`;
-  const wanted = [
-    ...(state === undefined ? [] : [`is_closed = ${state === 'closed' ? 1 : 0}`]),
-    ...(reference === undefined ? [] : ['reference = {reference:String}']),
-    `count_opened > 0`,
-  ];
+  const isWanted = state === undefined ? '' : ` AND is_closed = ${state === 'closed' ? 1 : 0}`;
   const rows = await readRows<Record<string, string | number>>(clickhouse, {
     query: `SELECT case_id,
         ${lastOf('reference')} AS reference, ${lastOf('received_on')} AS received_on, ${lastOf('due_on')} AS due_on,
@@ -59,13 +54,12 @@ export async function readCases(
         ${isoTime('last_closed')} AS closed_at,
         argMaxIf(actor_name, place, action = '${caseActions.close}') AS closed_by
       FROM (${linesOf(Object.values(caseActions), caseId)})
-      GROUP BY case_id HAVING ${wanted.join(' AND ')}
+      GROUP BY case_id HAVING count_opened > 0${isWanted}
       ORDER BY ${state === 'closed' ? 'last_closed DESC' : 'due_on'}, case_id LIMIT {countMax:UInt32}`,
     query_params: {
       accountId,
       countMax: bounds.listedMax,
       ...(caseId === undefined ? {} : { caseId }),
-      ...(reference === undefined ? {} : { reference }),
     },
   });
   const done = await readWork(clickhouse, accountId, caseId, rows.length);
