@@ -1,5 +1,5 @@
 // Backups of ClickHouse: making and listing them; restore/ restores them. With several servers, each makes a backup under the same name.
-// The primary server makes its backup first, so that a deletion that is complete in it is also gone from the backups of the others.
+// The primary server makes its backup first: so the users of a deletion that is complete in it are gone from the others' backups too.
 
 import { createHash } from 'node:crypto';
 import { BackupExists, BackupFailed, BackupMissing } from '../clickhouse/backup-faults.js';

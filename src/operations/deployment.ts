@@ -78,7 +78,7 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   return loaded === 'loaded' ? loadLostShards(options) : loaded;
 }
 
-/** For a Redis that is loaded: in a cluster single shards may have lost their state. Of the registry it only reads. */
+/** For a Redis that is loaded: in a cluster, single shards may have lost their state. It reads the registry and changes nothing in it. */
 async function loadLostShards(options: LoadOptions): Promise<Loaded> {
   const { redis } = options;
   const { deployment, version: registry } = await readRegistry(redis);

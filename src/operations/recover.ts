@@ -31,7 +31,7 @@ type Missing = {
   readonly shard: number;
   readonly server: number;
   /**
-   * How many records the shard lacks. Inexact by what was stored within seconds of the copy. Null if unknown: Redis counts fewer records
+   * How many records the shard lacks, give or take what was stored within seconds of the copy. Null if unknown: Redis counts fewer records
    * than the server had, or the shard was moved to the server after the time of its data.
    */
   readonly records: number | null;

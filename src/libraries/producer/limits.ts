@@ -38,8 +38,6 @@ export const producerLimits = {
   closeMs: 10_000,
   /** A spool begins a new file when the current one has this size. */
   spoolFileBytes: 4 * MiB,
-  /** The most bytes of one write. */
-  spoolWriteBytes: 1 * MiB,
   spoolBytesMax: 1024 * MiB,
   /** How long the spool waits after a write has failed. */
   spoolRetryMs: 1_000,
