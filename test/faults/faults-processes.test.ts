@@ -2,12 +2,13 @@
 // drains, and the rest of the service continues without a restart.
 
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { after } from 'node:test';
 import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
 import { type Load, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
 import { ownSluice } from '../support/sluice.js';
+import { test } from '../support/test.js';
 
 const sluice = await ownSluice({ apiProcesses: 2, workers: 2, env: { JOB_LOCK_MS: '1000' } });
 const redis = connectTestRedis(sluice.redisUrl);

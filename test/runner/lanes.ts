@@ -139,6 +139,10 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   'deletion-takeover': ['a deletion is complete within 10 s when the worker that stores'],
   'deploy-monitoring': ['the tests of the rules'], // alerting
   'faults-disk': ['loses only what was not synced'],
+  'faults-processes': [
+    'stores every acknowledged event once when an API process is', // chaos-crash-points, like the next one
+    'stores every acknowledged event once when all workers are',
+  ],
   import: ['of Amplitude', 'of Heap', 'of Matomo'], // imported-rows
   'key-index': ['after random actions'],
   ledger: ['show what is lost'], // ledger-balance
@@ -165,6 +169,8 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a restore that was paused exchanges nothing',
     'a restore that was paused before it dropped',
     'a restore that was paused before the first exchange',
+    'a restore continues if somebody drops the DATABASE', // the same with a table
+    'a restore begins again if somebody drops the TABLE', // the same with the database
   ],
   suppression: [
     'identifications as a suppressed user cost', // suppression-bounds, like the others
