@@ -151,7 +151,7 @@ export const deletionRounds = {
   requestsMax: 2_000,
   /** The most that their lists may weigh together, unless one alone weighs more. ClickHouse holds several copies of them in memory. */
   weightMax: 16 * MiB,
-  /** Rows of a table that a round lists by position: ClickHouse holds two copies of the list in memory, at 16 bytes a row. */
+  /** Rows of a table that a round lists by position, with their keys: ClickHouse holds about 50 bytes a row in memory. */
   positionsMax: 1_000_000,
   /** The most that the lists which a worker copies to ClickHouse at a time may weigh together. */
   copiedWeightMax: 8 * MiB,

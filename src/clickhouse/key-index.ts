@@ -34,10 +34,12 @@ export type KeySource = (typeof sources)[number];
 /** The id of a failed row: from its text, or the id that was kept without the text. */
 export const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
 
-/** The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. */
-function keysOf(source: KeySource, condition: string, database?: string): string {
+/**
+ * The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. `from`: a table with the
+ * same columns, if the rows are read from another one.
+ */
+function keysOf(source: KeySource, condition: string, from: string = source): string {
   const id = source === 'failed_events' ? failedRowId : 'UUIDToNum(event_id)';
-  const from = database === undefined ? source : `${database}.${source}`;
   return `SELECT key_hash AS hash, reinterpretAsUInt64(substring(key_id, 9, 6)) AS rest, segment FROM (
       SELECT ${id} AS key_id, reinterpretAsUInt64(substring(key_id, 1, 8)) AS key_hash, segment
       FROM ${from} WHERE ${condition}
@@ -74,17 +76,18 @@ async function add(
 
 /**
  * Adds the keys of the rows that meet a condition, marked as gone. Call it before such rows are deleted: the index cannot be rebuilt
- * from deleted rows.
+ * from deleted rows. `from`: a table that has copies of these rows.
  */
 export async function indexKeysOf(
   client: ClickHouseClient,
   source: KeySource,
   condition: string,
+  from?: string,
 ): Promise<void> {
   const owner = `toFixedString(substring(reinterpret(rest, 'FixedString(8)'), 1, 6)
     || reverse(reinterpret(segment + is_gone * ${goneOwner}, 'FixedString(8)')), 14)`;
   const rows = `SELECT hash, rest + is_gone * ${goneRest}, segment, ${owner}
-    FROM (${keysOf(source, condition)}) ARRAY JOIN [0, 1]::Array(UInt64) AS is_gone`;
+    FROM (${keysOf(source, condition, from)}) ARRAY JOIN [0, 1]::Array(UInt64) AS is_gone`;
   await add(client, rows, 'stored_keys', ownersGiven, ownedColumns);
 }
 
@@ -257,7 +260,8 @@ export async function addKeysAbove(
       : `segment > transform(segment % ${shardNumberSpacing}, ${listOf(shards)}, ${listOf(Object.values(numbers))}, toUInt64(0))`;
   const present = await readTableIds(client, from);
   for (const source of sources)
-    if (present.has(source)) await add(client, keysOf(source, above, from), `${into}.stored_keys`);
+    if (present.has(source))
+      await add(client, keysOf(source, above, `${from}.${source}`), `${into}.stored_keys`);
 }
 
 /**

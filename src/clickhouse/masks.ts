@@ -22,16 +22,14 @@ import { killMutations, MutationFailed, mutate, type Removal, readUndone, statem
 import { realTime } from './progress-deadline.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 
-/** Masks rows of a table: from here on no query shows them. */
-export async function maskRows(client: ClickHouseClient, table: string, removal: Removal): Promise<void> {
+/** Masks rows of a table: from here on no query shows them. Settles as `deleteRows` does. */
+export async function maskRows(client: ClickHouseClient, table: string, removal: Removal): Promise<string> {
   const { condition, mark, byPartition } = removal;
-  if (byPartition === undefined) {
-    await mutate(client, table, `DELETE FROM ${table} WHERE ${condition}`, mark);
-    return;
-  }
+  if (byPartition === undefined)
+    return mutate(client, table, `DELETE FROM ${table} WHERE ${condition}`, mark);
   // ClickHouse makes this of DELETE FROM, which can name one partition at most.
   const statement = statementFor(table, 'UPDATE _row_exists = 0', removal);
-  await mutate(client, table, statement, mark, realTime, [...byPartition.keys()]);
+  return mutate(client, table, statement, mark, realTime, [...byPartition.keys()]);
 }
 
 /** The bytes of tables, on one server. */

@@ -32,7 +32,9 @@ export function statementFor(
   return `ALTER TABLE ${table} ${commands.join(', ')}`;
 }
 
-const pollMs = 50;
+/** The wait between two looks at a mutation grows up to this. The first is short, since a mutation of a small table takes 10 ms. */
+const pollMsMax = 50;
+const firstPollMs = 10;
 /** How often progress is checked: rarely, since most mutations are done before the first check. */
 const progressEveryMs = 10_000;
 /** How long replicas may take to read a new mutation. */
@@ -71,7 +73,7 @@ export async function mutate(
   let askedAt = startedAt;
   const standsStill = createProgressDeadline(waits.mutationStandstillMsMax, nowMs);
   let mutationId = '';
-  for (;;) {
+  for (let pollMs = firstPollMs; ; pollMs = Math.min(2 * pollMs, pollMsMax)) {
     const mutation = await readMutation(client, table, mark, partitions);
     if (mutation === undefined) {
       // No longer listed: it was done long ago or lost in a crash, so the caller counts. Or not yet: a replica lists a mutation only

@@ -67,7 +67,7 @@ export async function createScratch(
   if (hasReplicas(client)) {
     // Dropping the table removes the file too.
     return changeDefinition(client, [name], query).catch(async (error: unknown) => {
-      if (error instanceof DefinitionLost) await dropScratch(client, name);
+      if (error instanceof DefinitionLost) await dropScratch(client, [name]);
       throw error;
     });
   }
@@ -116,10 +116,11 @@ export async function emptyScratch(client: ClickHouseClient, tables: readonly st
     await client.command({ query: `TRUNCATE TABLE ${table}`, clickhouse_settings: anySize });
 }
 
-/** Drops a table if it exists; settles when no replica has anything of it left. */
-export async function dropScratch(client: ClickHouseClient, table: string): Promise<void> {
+/** Drops the tables that exist; settles when no replica has anything of them left. */
+export async function dropScratch(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
+  if (tables.length === 0) return;
   await client.command({
-    query: `DROP TABLE IF EXISTS ${table} ${onCluster(client)} SYNC`,
+    query: `DROP TABLE IF EXISTS ${tables.join(', ')} ${onCluster(client)} SYNC`,
     clickhouse_settings: anySize,
   });
 }

@@ -18,17 +18,21 @@ export function positionOf(table: StoredTable | 'failed_events'): string {
 /** The kind of the record that a failed row was. */
 export const kindOfFailed = "splitByChar('.', table_name)[1]";
 
-/** Records the rows that meet a condition. Call it before they are removed: afterwards nothing shows how many there were. */
+/**
+ * Records the rows of a table that meet a condition. Call it before they are removed: afterwards nothing shows how many there were.
+ * `from`: a table that has copies of these rows.
+ */
 export async function recordTaken(
   client: ClickHouseClient,
-  from: StoredTable | 'failed_events',
+  table: StoredTable | 'failed_events',
   condition: string,
   taking: Taking,
+  from: string = table,
 ): Promise<void> {
-  const kind = from === 'failed_events' ? kindOfFailed : `'${from.slice('stored_'.length)}'`;
+  const kind = table === 'failed_events' ? kindOfFailed : `'${table.slice('stored_'.length)}'`;
   await commandLong(client, {
     query: `INSERT INTO ${takenRecordsTable} (segment, commit_number, row_number, app_id, kind, term)
-      SELECT ${positionOf(from)}, app_id, ${kind}, '${taking}' FROM ${from} WHERE app_id != '' AND ${condition}`,
+      SELECT ${positionOf(table)}, app_id, ${kind}, '${taking}' FROM ${from} WHERE app_id != '' AND ${condition}`,
     // A replicated table ignores a block that equals an earlier one, but the rows may have been restored since.
     clickhouse_settings: { max_insert_threads: '1', insert_deduplicate: 0 },
   });

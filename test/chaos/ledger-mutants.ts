@@ -167,7 +167,9 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
   },
   {
     name: 'skips the booking of a deletion',
-    patches: [['workers/round/empty.js', "await recordTaken(clickhouse, table, removed, 'deleted');", '']],
+    patches: [
+      ['workers/round/empty.js', "await recordTaken(clickhouse, table, noted, 'deleted', from);", ''],
+    ],
   },
   {
     name: 'deletes more than it books',
@@ -175,7 +177,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
       [
         'workers/round/empty.js',
         '(clickhouse, table, removal);',
-        `(clickhouse, table, table === 'stored_events' ? { condition: '(' + removed + ") OR app_id != '' AND row_number = 7", mark: removal.mark } : removal);`,
+        `(clickhouse, table, table === 'stored_events' ? { condition: '(' + removal.condition + ") OR app_id != '' AND row_number = 7", mark: removal.mark } : removal);`,
       ],
     ],
   },

@@ -4,7 +4,7 @@ import { evidence } from '../../src/contract/limits.js';
 import { keepEvidence } from '../../src/privacy/deletion/evidence.js';
 import { forgetCounts } from '../../src/privacy/deletion/round-counts.js';
 import { countLeft } from '../../src/privacy/deletion/round-keys.js';
-import { countRows, countSimilar } from '../../src/privacy/deletion/round-parts.js';
+import { countRows } from '../../src/privacy/deletion/round-parts.js';
 import { type UserTable, userTables } from '../../src/privacy/deletion/user-tables.js';
 import { type Resolved, type RoundOptions, update } from './round.js';
 
@@ -30,7 +30,6 @@ export async function countReached(
     return reached;
   }
   const found = await countRows(parts);
-  await countSimilar(parts);
   const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
   const until = new Date(Date.now() + evidence.keptMs);
   const ids = new Map(uncounted.map(([number, { deletion_request_id }]) => [number, deletion_request_id]));

@@ -43,21 +43,22 @@ async function deleteOnServer(
   }));
   // The same rows for all three statements, found by their users once.
   const removal = await removalOf(clickhouse, tables, table, predicate);
-  const removed = removal.condition;
+  const { from, condition: noted } = removal.noted;
   // A repeat of a deleted record must never be stored. So the key is indexed first: once the row is gone, only the index
   // identifies the repeat.
-  await indexKeysOf(clickhouse, table, removed);
-  await recordTaken(clickhouse, table, removed, 'deleted');
+  await indexKeysOf(clickhouse, table, noted, from);
+  await recordTaken(clickhouse, table, noted, 'deleted', from);
   crash('keys_kept');
   crash('before_mutation');
   // If one table is masked, its requests wait for a pass, which can erase the rows of the others too.
   const reached = [...round.reached].flatMap(([name, ids]) => (ids.length > 0 ? [name] : []));
   const isErasedAtOnce =
     round.mayEraseAtOnce && (await readStoredBytes(clickhouse, reached)) <= options.erasure.atOnceBytesMax;
-  if (isErasedAtOnce) await chargeForRows(options, clickhouse, table, removed);
-  await (isErasedAtOnce ? deleteRows : maskRows)(clickhouse, table, removal);
+  if (isErasedAtOnce) await chargeForRows(options, clickhouse, table, removal.condition);
+  const mutationId = await (isErasedAtOnce ? deleteRows : maskRows)(clickhouse, table, removal);
   crash('after_mutation');
-  const idOf = await findMutationIds(clickhouse, round);
+  const known: [string, string][] = mutationId === '' ? [] : [[nameOf(mutation), mutationId]];
+  const idOf = await findMutationIds(clickhouse, round, new Map(known));
   await update(options, round, ({ mutations }) => ({
     mutations: mutations.map((each) => ({ ...each, ...idOf(each) })),
   }));
@@ -65,13 +66,14 @@ async function deleteOnServer(
 
 type Issued = DeletionRequest['mutations'][number];
 
-/** Finds the ids of mutations that have none yet, including those whose id a crash kept from being written. */
+const nameOf = ({ table, mark }: Issued) => `${table} ${mark}`;
+
+/** Finds the ids of mutations that have none yet, including those whose id a crash kept from being written. `ids`: those known by name. */
 async function findMutationIds(
   clickhouse: ClickHouseClient,
   { requests }: Resolved,
+  ids: Map<string, string | undefined>,
 ): Promise<(mutation: Issued) => { mutation_id?: string }> {
-  const nameOf = ({ table, mark }: Issued) => `${table} ${mark}`;
-  const ids = new Map<string, string | undefined>();
   for (const mutation of [...requests.values()].flatMap(({ mutations }) => mutations)) {
     if (mutation.mutation_id !== undefined || ids.has(nameOf(mutation))) continue;
     ids.set(nameOf(mutation), await findMutationId(clickhouse, mutation.table, mutation.mark));

@@ -6,7 +6,6 @@ import { serversOf } from '../../src/clickhouse/servers.js';
 import { untilNoRetryRuns } from '../../src/privacy/deletion/maintenance-lock.js';
 import type { FoundRows } from '../../src/privacy/deletion/request.js';
 import { countLeft, readOnDisk } from '../../src/privacy/deletion/round-keys.js';
-import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { type Resolved, type RoundOptions, requestsOf, update } from './round.js';
 
 /**
@@ -18,15 +17,13 @@ export async function verify(options: RoundOptions, round: Resolved): Promise<Re
   const onDisk = new Set<number>();
   const shown = new Set<number>();
   for (const { client } of round.parts.all) await untilNoRetryRuns(client);
-  for (const table of userTables) {
-    for (const { client, tables } of round.parts.all) {
-      const found = await readOnDisk(client, tables, table);
-      for (const number of found.keys()) onDisk.add(number);
-      const shownHere = [...found].filter(([, { isShown }]) => isShown);
-      if (shownHere.length === 0) continue;
-      for (const [number] of shownHere) shown.add(number);
+  for (const { client, tables } of round.parts.all) {
+    const found = await readOnDisk(client, tables);
+    for (const { request } of found) onDisk.add(request);
+    const shownHere = found.filter(({ isShown }) => isShown);
+    for (const { request } of shownHere) shown.add(request);
+    for (const table of new Set(shownHere.map((each) => each.table)))
       for (const [app_id, rows] of await countLeft(client, tables, table)) left.push({ app_id, table, rows });
-    }
   }
   if (left.length === 0) {
     await assertSameServers(options.clickhouse, round);

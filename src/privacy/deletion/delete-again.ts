@@ -65,10 +65,10 @@ export async function deleteAgain(
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fences);
     const removal = await removalOf(clickhouse, tables, table, predicate);
-    const removed = removal.condition;
+    const { from, condition: noted } = removal.noted;
     // The key index is older than these deletions, so it may lack the keys of these rows.
-    await indexKeysOf(clickhouse, table, removed);
-    await recordTaken(clickhouse, table, removed, 'deleted');
+    await indexKeysOf(clickhouse, table, noted, from);
+    await recordTaken(clickhouse, table, noted, 'deleted', from);
     await deleteRows(clickhouse, table, removal);
     if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);

@@ -130,6 +130,6 @@ export async function withHashKey<Result>(
     await insertScratch(clickhouse, table, [{ first, second }]);
     return await work(`(SELECT (first, second) FROM ${table})`);
   } finally {
-    await dropScratch(clickhouse, table);
+    await dropScratch(clickhouse, [table]);
   }
 }

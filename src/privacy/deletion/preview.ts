@@ -14,7 +14,7 @@ import { takeFences, untilStored } from './fences.js';
 import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
 import { type NamedUser, readNamedUsers } from './round-counts.js';
-import { countRows, countSimilar, createParts, distributeUsers, gatherUsers } from './round-parts.js';
+import { countRows, createParts, distributeUsers, gatherUsers } from './round-parts.js';
 import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
@@ -99,8 +99,6 @@ async function countAll(
     await gatherUsers(parts, [0]);
     if (isOver()) return 'too_long';
     const found = await countRows(parts);
-    if (isOver()) return 'too_long';
-    await countSimilar(parts);
     if (isOver()) return 'too_long';
     let usersFound = 0;
     const unclear: Preview['unclear'][number][] = [];

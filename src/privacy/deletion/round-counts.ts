@@ -12,19 +12,26 @@ import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
-/** Counts the rows that the requests in the tables of keys delete. The other functions of this file read these counts. */
-export async function countReachedRows(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+/**
+ * Counts the rows that the requests in the tables of keys delete, and finds the identities that look like a named one. The other functions
+ * of this file read these counts.
+ */
+export async function fillCounts(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  await Promise.all([countReachedRows(client, tables), findSimilarIdentities(client, tables)]);
+  await recordSizes(client, tables, [tables.reached, tables.alike]);
+}
+
+async function countReachedRows(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const columns = 'app_id, identity, user_id';
   const counts = userTables.map(
     (table) => `SELECT request, app_id, '${table}', identity, user_id, count()
       FROM (${rowsReached(tables, table, columns)}) GROUP BY request, app_id, identity, user_id`,
   );
   await fillScratch(client, tables.reached, counts.join(' UNION ALL '));
-  await recordSizes(client, tables, [tables.reached]);
 }
 
-/** Finds the identities that look like a named one, and stores each with the first segment that contains it, by shard. */
-export async function findSimilarIdentities(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+/** Stores each identity that looks like a named one with the first segment that contains it, by shard. */
+async function findSimilarIdentities(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const found = userTables.map(
     (table) => `SELECT account_id, shard, identity, min(segment) FROM (
         SELECT ${environmentOf(tables)}, identity, segment FROM ${table}
@@ -32,7 +39,6 @@ export async function findSimilarIdentities(client: ClickHouseClient, tables: Ro
       ) GROUP BY account_id, shard, identity`,
   );
   await fillScratch(client, tables.alike, found.join(' UNION ALL '));
-  await recordSizes(client, tables, [tables.alike]);
 }
 
 /** SQL: whether a row's identity looks like a named one. With few named users it uses the indexes. */

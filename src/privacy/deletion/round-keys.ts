@@ -9,7 +9,7 @@ import { withMasked } from '../../clickhouse/masks.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
 import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
-import type { UserTable } from './user-tables.js';
+import { type UserTable, userTables } from './user-tables.js';
 
 /** Fills the tables of keys with the users of the requests whose number meets a condition in SQL. */
 export async function fillKeys(
@@ -17,7 +17,7 @@ export async function fillKeys(
   tables: RoundTables,
   isWanted: string,
 ): Promise<void> {
-  const filled = [tables.keys, tables.identities, tables.userIds];
+  const filled = hasFewUsers(tables) ? [tables.keys] : [tables.keys, tables.identities, tables.userIds];
   await emptyScratch(
     client,
     filled.filter((table) => tables.sizes.has(table)),
@@ -38,16 +38,18 @@ export async function fillKeys(
       FROM ${users} AS u INNER JOIN ${tables.requests} AS r ON u.request = r.request
     ) GROUP BY key`,
   );
-  await fillScratch(
-    client,
-    tables.identities,
-    `SELECT DISTINCT identity FROM ${users} WHERE user_id IS NULL`,
-  );
-  await fillScratch(
-    client,
-    tables.userIds,
-    `SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
-  );
+  if (filled.includes(tables.identities)) {
+    await fillScratch(
+      client,
+      tables.identities,
+      `SELECT DISTINCT identity FROM ${users} WHERE user_id IS NULL`,
+    );
+    await fillScratch(
+      client,
+      tables.userIds,
+      `SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
+    );
+  }
   await recordSizes(client, tables, filled);
 }
 
@@ -65,18 +67,24 @@ export async function countLeft(
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
 
-/** The requests that still have rows of a table on disk, including masked rows, and whether queries show any of these. */
-export async function readOnDisk(
-  client: ClickHouseClient,
-  tables: RoundTables,
-  table: UserTable,
-): Promise<ReadonlyMap<number, { readonly isShown: boolean }>> {
-  const rows = await readLong<{ request: number; shown: number }>(client, {
-    query: `SELECT request, max(_row_exists) AS shown FROM (${rowsReached(tables, table, '_row_exists')}) GROUP BY request`,
+export type OnDisk = { readonly request: number; readonly table: UserTable; readonly isShown: boolean };
+
+/** The requests that still have rows on disk, including masked rows, and whether queries show any of these, for each table. */
+export async function readOnDisk(client: ClickHouseClient, tables: RoundTables): Promise<readonly OnDisk[]> {
+  const found = userTables.map(
+    (table) => `SELECT request, '${table}' AS place, max(_row_exists) AS shown
+      FROM (${rowsReached(tables, table, '_row_exists')}) GROUP BY request`,
+  );
+  const rows = await readLong<{ request: number; place: UserTable; shown: number }>(client, {
+    query: found.join(' UNION ALL '),
     clickhouse_settings: withMasked,
   });
   await assertIntact(client, tables);
-  return new Map(rows.map(({ request, shown }) => [Number(request), { isShown: Number(shown) === 1 }]));
+  return rows.map(({ request, place, shown }) => ({
+    request: Number(request),
+    table: place,
+    isShown: Number(shown) === 1,
+  }));
 }
 
 /** More environments than this do not fit into the text of a statement (262,144 bytes). */
@@ -138,11 +146,12 @@ export function hasFewUsers({ sizes, users }: RoundTables): boolean {
 /**
  * A first filter: passes all rows that the round deletes, and perhaps others. Without it, computing the keys of every row and looking up
  * their fences takes twice as long. A few users are named by a subquery, since the indexes by_identity and by_user_id cannot use a table of
- * the engine Set.
+ * the engine Set, which `fillKeys` fills only with many.
  */
 function isNamed(tables: RoundTables): string {
-  const { users, identities, userIds } = tables;
-  if (!hasFewUsers(tables)) return `(identity IN ${identities} OR assumeNotNull(user_id) IN ${userIds})`;
+  const { users, identities, userIds, sizes } = tables;
+  if (!hasFewUsers(tables) && sizes.has(identities))
+    return `(identity IN ${identities} OR assumeNotNull(user_id) IN ${userIds})`;
   const named = `FROM ${users} WHERE user_id IS`;
   return `(identity IN (SELECT identity ${named} NULL)
     OR user_id IN (SELECT assumeNotNull(user_id) ${named} NOT NULL))`;

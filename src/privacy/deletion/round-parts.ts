@@ -7,7 +7,7 @@ import { type Lines, streamLines } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, drain } from '../../clickhouse/client.js';
 import { byServer } from '../../registry/shard-servers.js';
 import type { FoundRows } from './request.js';
-import { countReachedRows, findSimilarIdentities, readFoundRows } from './round-counts.js';
+import { fillCounts, readFoundRows } from './round-counts.js';
 import {
   assertIntact,
   createRoundTables,
@@ -65,23 +65,21 @@ export async function gatherUsers({ primary, all }: RoundParts, requests: readon
   for (const part of all) if (part !== primary) await copyRows(part, primary, 'users', found);
 }
 
-/** Counts the rows that the requests delete, on all servers. Settles with them by environment and table, for each request. */
-export async function countRows(parts: RoundParts): Promise<ReadonlyMap<number, readonly FoundRows[]>> {
-  const { primary, all } = parts;
-  for (const part of all) await countReachedRows(part.client, part.tables);
-  await gatherCounts(parts, 'reached');
+/**
+ * Counts the rows that the requests delete, and finds the identities that look like a named one, on all servers. Settles with the rows by
+ * environment and table, for each request.
+ */
+export async function countRows({
+  primary,
+  all,
+}: RoundParts): Promise<ReadonlyMap<number, readonly FoundRows[]>> {
+  for (const part of all) await fillCounts(part.client, part.tables);
+  for (const part of all) {
+    if (part === primary) continue;
+    await copyRows(part, primary, 'reached');
+    await copyRows(part, primary, 'alike');
+  }
   return readFoundRows(primary.client, primary.tables);
-}
-
-/** Finds the identities that look like a named one, on all servers. */
-export async function countSimilar(parts: RoundParts): Promise<void> {
-  for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
-  await gatherCounts(parts, 'alike');
-}
-
-/** Copies the counts of the other parts to the primary part. */
-async function gatherCounts({ primary, all }: RoundParts, table: 'reached' | 'alike'): Promise<void> {
-  for (const part of all) if (part !== primary) await copyRows(part, primary, table);
 }
 
 /** Copies rows of one of the round's tables to the same table of another part. */

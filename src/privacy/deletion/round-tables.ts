@@ -87,8 +87,10 @@ const structures = {
   /** Every user of the round, whatever the environment or fence: one look-up rules out all other rows. */
   identities: ['identity String', 'Set'],
   userIds: ['user_id UInt64', 'Set'],
-  /** Positions of the rows that the current mutation removes (round-rows.ts). */
-  rows: ['segment UInt64, commit_number UInt32, row_number UInt32'],
+  /** Positions of the rows that the current mutation removes, with their keys (round-rows.ts). */
+  rows: [
+    'segment UInt64, commit_number UInt32, row_number UInt32, app_id LowCardinality(String), event_id UUID',
+  ],
 } as const satisfies Readonly<Record<string, readonly [structure: string, kind?: ScratchKind]>>;
 
 type TableOfRound = keyof typeof structures;
@@ -199,7 +201,7 @@ export async function dropTables(
   // Dropping a table waits for statements that use it, and these continue after their process was killed.
   await endLong(client, names);
   await before();
-  await Promise.all(names.map((name) => dropScratch(client, name)));
+  await dropScratch(client, names);
 }
 
 /** How many distinct users each request of the round names, by number of the request. */

@@ -79,5 +79,5 @@ export async function dropExportTables(
   const tables = found.filter((table) => names.some((begin) => table.includes(`.${begin}`)));
   // Dropping a table waits for statements that write or read it.
   await endLong(client, tables);
-  for (const name of tables) await dropScratch(client, name);
+  await dropScratch(client, tables);
 }

@@ -147,7 +147,7 @@ export async function endRuns(client: ClickHouseClient): Promise<void> {
   // Without its table, which a restart may have dropped, a mutation is stuck for ever.
   await killMutations(client, namePrefix);
   if (names.length === 0) return;
-  for (const name of names) await dropScratch(client, name);
+  await dropScratch(client, names);
   // A mutation may have started in the meantime. Without the table no further one can start.
   await killMutations(client, namePrefix);
 }
