@@ -75,7 +75,7 @@ export function makeBackup(
     const isCopied =
       base === undefined
         ? 'true'
-        : `toUnixTimestamp(modification_time) >= {since:UInt64} AND countSubstrings(name, '_') = 3`;
+        : `toUnixTimestamp(modification_time) > {since:UInt64} AND countSubstrings(name, '_') = 3`;
     const { bytes } = await readRow<{ bytes: string }>(client, {
       query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
         WHERE active AND database = {database:String} AND ${isCopied}`,
