@@ -1,5 +1,5 @@
-// Compares every answer that a test gets from the deletion API, and answers of ingestion and health, with the OpenAPI document, so that no
-// answer goes undocumented.
+// Compares every answer that a test gets from the deletion API, and answers of ingestion, receipts and health, with the OpenAPI document,
+// so that no answer goes undocumented.
 
 import assert from 'node:assert/strict';
 import { Compile } from '../../src/contract/typebox.js';
@@ -7,6 +7,7 @@ import { type CollectOptions, collectRoutes } from '../../src/http/endpoints/col
 import { type DeletionApiOptions, deletionRoutes } from '../../src/http/endpoints/deletion.js';
 import { healthPart, healthRoutes } from '../../src/http/endpoints/health.js';
 import { ingestRoutes } from '../../src/http/endpoints/ingest.js';
+import { type ReceiptsApiOptions, receiptRoutes, receiptsPart } from '../../src/http/endpoints/receipts.js';
 import { type ExportApiOptions, exportPart, exportRoutes } from '../../src/http/endpoints/user-export.js';
 import {
   type SuppressionApiOptions,
@@ -32,7 +33,7 @@ type Reply = {
 
 const document = openApiDocument(
   '',
-  [ingestPart, collectPart, deletionPart, suppressionPart, exportPart, healthPart],
+  [ingestPart, collectPart, deletionPart, suppressionPart, exportPart, receiptsPart, healthPart],
   [
     ...ingestRoutes({} as Parameters<typeof ingestRoutes>[0]),
     ...collectRoutes({ paths: ['/api/collect'] } as unknown as CollectOptions),
@@ -40,6 +41,7 @@ const document = openApiDocument(
     ...deletionRoutes({} as DeletionApiOptions),
     ...suppressionRoutes({} as SuppressionApiOptions),
     ...exportRoutes({} as ExportApiOptions),
+    ...receiptRoutes({} as ReceiptsApiOptions),
   ],
 );
 const operations = Object.entries(
