@@ -47,15 +47,16 @@ export async function writeLedger(client: ClickHouseClient, rows: readonly Ledge
 export type Void = Minutes & { readonly reason: string };
 
 /** Records that these minutes cannot be balanced. Does nothing if `to` is before `from`. */
-export async function writeVoid(client: ClickHouseClient, { from, to, reason }: Void): Promise<void> {
+export async function writeVoid(client: ClickHouseClient, { to, reason, ...begin }: Void): Promise<void> {
+  const from = Math.max(0, begin.from);
   if (to < from) return;
-  const row = { app_id: '', minute: Math.max(0, from), kind: '', term: 'void', detail: reason };
+  const row = { app_id: '', minute: from, kind: '', term: 'void', detail: reason };
   await writeLedger(client, [{ ...row, records: to - from + 1 }]);
 }
 
 /**
- * Records that nothing can be balanced from the last written minute, or from `earliest`, up to `to`, by default this one: what was counted since is lost or
- * belongs to other rows. The last written minutes may lack the counts of some shards.
+ * Records that nothing can be balanced from the last written minute, or from `earliest`, up to `to`, by default this one: what was counted
+ * since is lost or belongs to other rows. The last written minutes may lack the counts of some shards.
  */
 export async function voidSince(
   client: ClickHouseClient,

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import { extendVoid, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
+import { extendVoid, readVoids, voidSince, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
 import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
@@ -130,6 +130,11 @@ test('minutes that cannot be balanced are left out, and all others are checked',
     { from: 1, to: 2 },
     { from: 5, to: 9 },
   ]);
+});
+
+test('where nothing was ever written, no later minute is left out than asked for', async () => {
+  await voidSince(clickhouse, { to: minute, reason: 'a test' });
+  assert.deepEqual(await readVoids(clickhouse), [{ from: 0, to: minute, reason: 'a test' }]);
 });
 
 test('a commit counts what it decides, a worker writes the minute once, and the permanent sums stay', async () => {
