@@ -2,7 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import { extendVoid, readVoids, voidSince, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
+import {
+  extendVoid,
+  readVoids,
+  voidSince,
+  writeLedger,
+  writeVoid,
+} from '../../src/clickhouse/ledger-table.js';
 import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
