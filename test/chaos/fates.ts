@@ -24,7 +24,10 @@ type Merge = {
   readonly sending: Sending;
 };
 
-/** A request without an answer may still be carried out for this long after the caller gave up. */
+/**
+ * A request without an answer may still be carried out for this long after the caller gave up, and the key of an acknowledged one may be
+ * looked up.
+ */
 const lateMs = 15_000;
 
 /**
@@ -59,14 +62,17 @@ export function createFates(
   return (sendings) => {
     const sent = sendings.filter(({ verdict }) => verdict !== 'absent');
     const users = usersOf(sendings[0] as Sending);
-    const mayReturn = indexLostMs.some((lostMs) => sent.some(({ settledMs }) => settledMs > lostMs));
+    const mayReturn = ({ invokedMs }: Submission) =>
+      sent.some(
+        ({ settledMs }) => settledMs > invokedMs && indexLostMs.some((lostMs) => lostMs < settledMs + lateMs),
+      );
     let fate: Fate = 'stays';
     for (const { submission, surely, perhaps } of reaches) {
       if (!users.some((user) => perhaps.has(user))) continue;
       if (fate === 'stays') fate = 'near';
       const isBefore = sent.some((sending) => isSurelyBefore(sending, submission));
       const isNamed = users.some((user) => surely.has(user));
-      if (isBefore && isNamed && submission.outcome === 'accepted') return mayReturn ? 'free' : 'goes';
+      if (isBefore && isNamed && submission.outcome === 'accepted' && !mayReturn(submission)) return 'goes';
       if (!sent.every(({ invokedMs }) => invokedMs > endOf(submission))) fate = 'free';
     }
     return fate;

@@ -113,14 +113,16 @@ test('records that were seen of users who were hidden or gone by then break the 
   assert.deepEqual(seen([rowOf(later)], 'a'), []);
 });
 
-test('a deleted record that is sent again after the loss of the index of keys may be stored once', () => {
+test('a deleted record that is sent again may be stored once if its key may be looked up after the loss of the index of keys', () => {
   const event = eventOf('a', 'ada', 'k');
   const history = [sent('track', event, [0, 1]), sent('track', event, [8, 9])];
-  const found = (rows: readonly StoredEvent[], indexLostMs: readonly number[]) =>
-    kinds(history, rows, [deletion(ada, [2, 3])], { indexLostMs });
+  const found = (rows: readonly StoredEvent[], indexLostMs: readonly number[], deletedMs = 2) =>
+    kinds(history, rows, [deletion(ada, [deletedMs, deletedMs + 1])], { indexLostMs });
   assert.deepEqual(found([rowOf(event)], []), ['resurrected']);
-  for (const rows of [[], [rowOf(event)]]) assert.deepEqual(found(rows, [7]), []);
-  assert.deepEqual(found([rowOf(event)], [10]), ['resurrected'], 'it was sent before the loss');
+  for (const lostMs of [7, 10])
+    for (const rows of [[], [rowOf(event)]]) assert.deepEqual(found(rows, [lostMs]), []);
+  assert.deepEqual(found([rowOf(event)], [20_000]), ['resurrected'], 'it was looked up before the loss');
+  assert.deepEqual(found([rowOf(event)], [7], 10), ['resurrected'], 'it was sent before the deletion');
   assert.deepEqual(found([rowOf(event), rowOf(event)], [7]), ['doubled']);
 });
 
