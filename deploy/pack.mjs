@@ -1,5 +1,5 @@
-// Makes the packages that users install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs, in dist/packages or
-// in another folder of dist. Each contains what its entries import, for `import` and for `require`, with source maps and types; its
+// Makes the packages that users install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs, in dist/packages,
+// or in dist/packages-NAME with the argument NAME. Each contains what its entries import, for `import` and for `require`, with source maps and types; its
 // programs; the library's page as README; and the licence. Prints the paths of the tarballs.
 
 import { spawnSync } from 'node:child_process';
@@ -11,7 +11,12 @@ import { decode, encode } from '@jridgewell/sourcemap-codec';
 import { build } from './build.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const out = join(root, 'dist', basename(process.argv[2] ?? 'packages'));
+// The folder is removed first, so no name may lead to another one.
+const out = join(
+  root,
+  'dist',
+  ['packages', ...process.argv.slice(2, 3).map((name) => basename(name))].join('-'),
+);
 const declarations = join(out, 'declarations');
 const bundler = join(root, 'node_modules/.bin/esbuild');
 const require = createRequire(import.meta.url);

@@ -36,25 +36,25 @@ export const serversAwaitedMs = 1_000;
 const retryMsMin = 200;
 const retryMsMax = 5_000;
 
-/** Where a queue is in Redis. */
-type Place = number | 'registry';
+/** The shard that a queue belongs to, or the registry. */
+type Owner = number | 'registry';
 
-function prefixOf(shard: Place): string {
-  return shard === 'registry' ? '{registry}' : shardTag(shard);
+function prefixOf(owner: Owner): string {
+  return owner === 'registry' ? '{registry}' : shardTag(owner);
 }
 
-export function queueOptions(shard: Place, connection: ConnectionOptions): QueueOptions {
-  return { connection, prefix: prefixOf(shard), streams: { events: { maxLen: 100 } } };
+export function queueOptions(owner: Owner, connection: ConnectionOptions): QueueOptions {
+  return { connection, prefix: prefixOf(owner), streams: { events: { maxLen: 100 } } };
 }
 
 /**
  * By default a job whose worker is killed twice fails for good, and a failed job may be removed. So here a job may stall
  * any number of times, and failed jobs stay, so that the tick can retry them.
  */
-export function workerOptions(shard: Place, connection: ConnectionOptions, config: Config): WorkerOptions {
+export function workerOptions(owner: Owner, connection: ConnectionOptions, config: Config): WorkerOptions {
   return {
     connection,
-    prefix: prefixOf(shard),
+    prefix: prefixOf(owner),
     lockDuration: config.jobLockMs,
     stalledInterval: Math.min(config.jobLockMs, lockChecksEveryMsMax),
     maxStalledCount: 1_000_000_000,
@@ -78,8 +78,8 @@ export function storeJobId(segment: Segment): string {
   return `segment-${segment.table}-${segment.number}`;
 }
 
-export function openQueue(name: string, shard: Place, connection: ConnectionOptions): Queue {
-  return new Queue(name, queueOptions(shard, connection));
+export function openQueue(name: string, owner: Owner, connection: ConnectionOptions): Queue {
+  return new Queue(name, queueOptions(owner, connection));
 }
 
 /** The error of a failed job as BullMQ may write it into Redis: only what may be logged, without a stack trace. */
@@ -120,17 +120,17 @@ export type ServedQueue = {
 export function serveQueue<Data>(
   { redis, queueRedis, config, log }: WorkerContext,
   name: string,
-  shard: Place,
+  owner: Owner,
   work: (job: Job<Data>, lock?: string) => Promise<unknown>,
   options: Pick<WorkerOptions, 'concurrency' | 'settings'>,
   delayMsMax = jobDelayMsMax,
 ): ServedQueue & { readonly queue: Queue; readonly worker: Worker<Data> } {
-  const queue = openQueue(name, shard, queueRedis);
+  const queue = openQueue(name, owner, queueRedis);
   const worker = new Worker<Data>(name, asJob(work), {
-    ...workerOptions(shard, queueRedis, config),
+    ...workerOptions(owner, queueRedis, config),
     ...options,
   });
-  worker.on('error', (error) => log.warn({ shard, error }, 'the queue has failed'));
+  worker.on('error', (error) => log.warn({ shard: owner, error }, 'the queue has failed'));
   return {
     queue,
     worker,

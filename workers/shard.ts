@@ -83,7 +83,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     },
     close: async () => {
       await Promise.all([stopTicking(), worker.close()]);
-      await served.close();
+      await queue.close();
     },
   };
 }

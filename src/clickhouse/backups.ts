@@ -72,14 +72,16 @@ export function makeBackup(
   const what = `DATABASE ${database} EXCEPT TABLES ${others}`;
   return make(client, what, name, base?.name, isContinued, async () => {
     // With a base only files of later parts are copied, of a mutated part (`PARTITION_MIN_MAX_LEVEL_MUTATION`) perhaps one file only.
+    // The age of the base is compared by ClickHouse's clock, which may differ from this one.
     const isCopied =
       base === undefined
         ? 'true'
-        : `toUnixTimestamp(modification_time) > {since:UInt64} AND countSubstrings(name, '_') = 3`;
+        : `modification_time > now() - {ageSeconds:UInt64} AND countSubstrings(name, '_') = 3`;
+    const ageMs = base?.beganAt === undefined ? 0 : Date.now() - base.beganAt.getTime();
     const { bytes } = await readRow<{ bytes: string }>(client, {
       query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
         WHERE active AND database = {database:String} AND ${isCopied}`,
-      query_params: { database, since: Math.floor((base?.beganAt?.getTime() ?? Date.now()) / 1000) },
+      query_params: { database, ageSeconds: Math.max(0, Math.floor(ageMs / 1000)) },
     });
     await assertRoom(client, 'a backup', Number(bytes), 'backups');
   });

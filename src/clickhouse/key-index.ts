@@ -35,8 +35,8 @@ export type KeySource = (typeof sources)[number];
 export const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
 
 /**
- * The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. `from`: a table with the
- * same columns, if the rows are read from another one.
+ * The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. `from`: another table
+ * that has copies of these rows.
  */
 function keysOf(source: KeySource, condition: string, from: string = source): string {
   const id = source === 'failed_events' ? failedRowId : 'UUIDToNum(event_id)';

@@ -146,8 +146,8 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
 }
 
 /**
- * Whether a server has any row of a shard, including markers, in segments up to a number. If not, the shard was on another server then, or
- * retention has dropped all of it: either way nobody knows how many of its records are missing.
+ * Whether a server has any row of a shard, markers included, up to this segment number. If it has none, either another server had the
+ * shard at that time or retention has dropped its rows. Then nobody knows how many of its records are missing.
  */
 async function hasEarlier(client: ClickHouseClient, shard: number, number: number): Promise<boolean> {
   const ofTable = (table: string) =>

@@ -25,8 +25,8 @@ type Merge = {
 };
 
 /**
- * A request without an answer may still be carried out for this long after the caller gave up, and the key of an acknowledged one may be
- * looked up.
+ * How long after its caller gave up a request without an answer may be carried out, and how long after its acknowledgement a worker may
+ * look up the key of a record.
  */
 const lateMs = 15_000;
 

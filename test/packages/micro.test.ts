@@ -6,7 +6,7 @@ import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_pr
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -33,7 +33,7 @@ describe('sluice-micro', () => {
   let output = '';
 
   before(async () => {
-    const packed = execFileSync(process.execPath, [join(root, 'deploy/pack.mjs'), basename(made)], {
+    const packed = execFileSync(process.execPath, [join(root, 'deploy/pack.mjs'), 'micro'], {
       cwd: root,
       encoding: 'utf8',
     });

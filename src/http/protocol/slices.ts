@@ -32,7 +32,7 @@ function runInSlices(exchange: Exchange, steps: Steps<void>): void {
     const earlier = waiting.get(network);
     if (earlier === undefined) waiting.set(network, [work]);
     else earlier.push(work);
-    // Else a caller who leaves and comes back, again and again, would make the queue hold bodies for which nobody has room any more.
+    // Otherwise the queue would hold the bodies of callers who have left, whose room is already given back.
     exchange.onGone(() => forget(network, work));
   }
 }

@@ -1,5 +1,4 @@
-// What a backup's own copy of the registry says. A backup is restored only if each shard is now on the server that has its rows in the
-// backup.
+// What the registry in a backup says. A backup is restored only if each shard is now on the same server as when the backup was made.
 
 import { grouped } from '../../batches.js';
 import { AdministrationError } from '../../contract/errors.js';

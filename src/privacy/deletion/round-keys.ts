@@ -17,11 +17,12 @@ export async function fillKeys(
   tables: RoundTables,
   isWanted: string,
 ): Promise<void> {
-  const filled = hasFewUsers(tables) ? [tables.keys] : [tables.keys, tables.identities, tables.userIds];
+  const sets = [tables.identities, tables.userIds];
   await emptyScratch(
     client,
-    filled.filter((table) => tables.sizes.has(table)),
+    [tables.keys, ...sets].filter((table) => tables.sizes.has(table)),
   );
+  for (const set of sets) tables.sizes.delete(set);
   const users = `(SELECT * FROM ${tables.users} WHERE ${isWanted})`;
   await fillScratch(
     client,
@@ -38,7 +39,7 @@ export async function fillKeys(
       FROM ${users} AS u INNER JOIN ${tables.requests} AS r ON u.request = r.request
     ) GROUP BY key`,
   );
-  if (filled.includes(tables.identities)) {
+  if (!hasFewUsers(tables)) {
     await fillScratch(
       client,
       tables.identities,
@@ -50,7 +51,7 @@ export async function fillKeys(
       `SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
     );
   }
-  await recordSizes(client, tables, filled);
+  await recordSizes(client, tables, hasFewUsers(tables) ? [tables.keys] : [tables.keys, ...sets]);
 }
 
 /** How many rows of the round a table still has, by environment; environments without any are missing. */
@@ -72,17 +73,17 @@ export type OnDisk = { readonly request: number; readonly table: UserTable; read
 /** The requests that still have rows on disk, including masked rows, and whether queries show any of these, for each table. */
 export async function readOnDisk(client: ClickHouseClient, tables: RoundTables): Promise<readonly OnDisk[]> {
   const found = userTables.map(
-    (table) => `SELECT request, '${table}' AS place, max(_row_exists) AS shown
+    (table) => `SELECT request, '${table}' AS found_in, max(_row_exists) AS shown
       FROM (${rowsReached(tables, table, '_row_exists')}) GROUP BY request`,
   );
-  const rows = await readLong<{ request: number; place: UserTable; shown: number }>(client, {
+  const rows = await readLong<{ request: number; found_in: UserTable; shown: number }>(client, {
     query: found.join(' UNION ALL '),
     clickhouse_settings: withMasked,
   });
   await assertIntact(client, tables);
-  return rows.map(({ request, place, shown }) => ({
+  return rows.map(({ request, found_in: table, shown }) => ({
     request: Number(request),
-    table: place,
+    table,
     isShown: Number(shown) === 1,
   }));
 }
@@ -146,12 +147,11 @@ export function hasFewUsers({ sizes, users }: RoundTables): boolean {
 /**
  * A first filter: passes all rows that the round deletes, and perhaps others. Without it, computing the keys of every row and looking up
  * their fences takes twice as long. A few users are named by a subquery, since the indexes by_identity and by_user_id cannot use a table of
- * the engine Set, which `fillKeys` fills only with many.
+ * the engine Set. So `fillKeys` fills the Sets only with many.
  */
 function isNamed(tables: RoundTables): string {
   const { users, identities, userIds, sizes } = tables;
-  if (!hasFewUsers(tables) && sizes.has(identities))
-    return `(identity IN ${identities} OR assumeNotNull(user_id) IN ${userIds})`;
+  if (sizes.has(identities)) return `(identity IN ${identities} OR assumeNotNull(user_id) IN ${userIds})`;
   const named = `FROM ${users} WHERE user_id IS`;
   return `(identity IN (SELECT identity ${named} NULL)
     OR user_id IN (SELECT assumeNotNull(user_id) ${named} NOT NULL))`;
