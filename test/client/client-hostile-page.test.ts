@@ -3,28 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createSluice, type LoadOptions, type Sluice } from '../../src/libraries/client/web/sluice.js';
-import {
-  createTestBrowser,
-  type TestBrowser,
-  type TestWindow,
-  type WindowOptions,
-} from '../support/client-browser.js';
+import { createTestBrowser, type TestBrowser, type TestWindow } from '../support/client-browser.js';
 import { failure } from '../support/client-world.js';
-
-const baseUrl = 'https://events.example';
-
-type Page = TestWindow & { readonly sluice: Sluice };
-
-function openPage(browser: TestBrowser, options: WindowOptions = {}, load: Partial<LoadOptions> = {}): Page {
-  return begin(browser.open(options), load);
-}
-
-function begin(win: TestWindow, load: Partial<LoadOptions> = {}): Page {
-  const sluice = createSluice(win);
-  sluice.load('1', { baseUrl, pageViews: false, ...load });
-  return Object.assign(win, { sluice });
-}
+import { begin, openPage } from '../support/web-page.js';
 
 describe('a page that empties its storage', () => {
   for (const end of ['goes on', 'ends', 'goes on, and ends the storage key by key'] as const) {
@@ -396,7 +377,7 @@ describe('a page that replaces functions of the browser', () => {
 
 describe('a page that records each request that it sees', () => {
   /** Its `fetch`, wrapped before the library loads. */
-  function openRecording(browser: TestBrowser): Page {
+  function openRecording(browser: TestBrowser) {
     const win = browser.open();
     const { fetch } = win;
     const page = Object.assign(win, {
@@ -404,7 +385,7 @@ describe('a page that records each request that it sees', () => {
         if (win.fetched.length < 100) page.sluice.track('Request', { url });
         return fetch?.call(win, url, options);
       },
-    }) as unknown as Page;
+    }) as unknown as ReturnType<typeof openPage>;
     return begin(page);
   }
 

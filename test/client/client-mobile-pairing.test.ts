@@ -276,30 +276,6 @@ describe('a pairing', () => {
     assert.deepEqual(pairingsOf(phone), ['secret-1', undefined]);
   });
 
-  test('does not show in batches of the former app, whose queue drains meanwhile', async () => {
-    const { phone, sluice } = await openIos();
-    phone.server.answerWith = () => failure(503);
-    sluice.track('of 1');
-    await phone.clock.advance(intervalMs);
-    sluice.setAppId('2');
-    sluice.startEVPairing();
-    await settle();
-    phone.server.answerWith = () => undefined;
-    sluice.track('of 2');
-    const before = phone.server.received.length;
-    await phone.clock.advance(60_000);
-    assert.deepEqual(
-      phone.server.received
-        .slice(before)
-        .map(({ request }) => [request.app_id, request.pairing])
-        .sort(),
-      [
-        ['1', undefined],
-        ['2', 'secret-1'],
-      ],
-    );
-  });
-
   test('that is stopped before the answer came is stopped at the server, and never shown', async () => {
     const { phone, run, sluice } = await openIos();
     let answer = (_: TransportAnswer) => {};

@@ -82,19 +82,6 @@ describe('sessions on a phone', () => {
     assert.equal(a?.user_id, sluice.userId);
   });
 
-  test('begin when an app is opened again, even a moment later', async () => {
-    const phone = createPhone();
-    const first = startReactNative(phone);
-    first.sluice.track('a');
-    await phone.clock.advance(intervalMs);
-    first.run.kill();
-    const second = startReactNative(phone);
-    second.sluice.track('b');
-    await phone.clock.advance(intervalMs);
-    assert.notEqual(eventNamed(phone, 'a').session_id, eventNamed(phone, 'b').session_id);
-    assert.equal(eventNamed(phone, 'a').user_id, eventNamed(phone, 'b').user_id);
-  });
-
   test('begin with each init on Android', async () => {
     const { phone, sluice, context } = startAndroid();
     sluice.track('a');
@@ -115,51 +102,6 @@ describe('sessions on a phone', () => {
     const session = eventNamed(phone, 'first').session_id;
     assert.equal(eventNamed(phone, 'just in time').session_id, session);
     assert.notEqual(eventNamed(phone, 'too late').session_id, session);
-  });
-});
-
-describe('a later app', () => {
-  test('has its own user, and what was queued for the former app goes there', async () => {
-    const phone = createPhone();
-    phone.server.answerWith = () => failure(503);
-    const { sluice } = startReactNative(phone);
-    sluice.track('of 1');
-    await phone.clock.advance(intervalMs);
-    const user = sluice.userId;
-    sluice.setAppId('2');
-    sluice.track('of 2');
-    assert.notEqual(sluice.userId, user);
-    phone.server.answerWith = () => undefined;
-    await phone.clock.advance(minuteMs);
-    const taken = phone.server.received.filter(({ request }) =>
-      request.messages.every(({ id }) => phone.server.stored.some((message) => message.id === id)),
-    );
-    const byApp = taken.map(({ request }) => [
-      request.app_id,
-      events(request.messages).map(({ event }) => event),
-    ]);
-    assert.deepEqual(byApp.sort().at(-1), ['2', ['of 2']]);
-    assert.deepEqual(byApp.sort().at(0), ['1', ['of 1']]);
-    sluice.setAppId('1');
-    await settle();
-    assert.equal(sluice.userId, user);
-  });
-
-  test('also sends what an earlier run left for the former app', async () => {
-    const phone = createPhone();
-    phone.server.answerWith = () => failure(0);
-    const first = startReactNative(phone);
-    first.sluice.track('of 1');
-    await phone.clock.advance(1);
-    first.run.kill();
-    phone.server.answerWith = () => undefined;
-    const { sluice } = openReactNative(phone);
-    sluice.setAppId('2');
-    await phone.clock.advance(5 * minuteMs);
-    assert.deepEqual(
-      phone.server.received.map(({ request }) => [request.app_id, request.messages.length]),
-      [['1', 1]],
-    );
   });
 });
 
@@ -302,18 +244,6 @@ describe('Android', () => {
       phone.server.stored.map((message) => message.type === 'user_properties' && { ...message.properties }),
       [{ age: 36 }, { plan: 'paid', seats: 4 }],
     );
-  });
-
-  test('keeps calls from before init, with their times', async () => {
-    const phone = createPhone();
-    const { sluice, run, context } = openAndroid(phone);
-    sluice.track('early');
-    const called = new Date(phone.clock.now()).toISOString();
-    await phone.clock.advance(3_000);
-    sluice.init(context, '1');
-    await phone.clock.advance(intervalMs);
-    assert.equal(eventNamed(phone, 'early').time, called);
-    assert.deepEqual(run.warnings, []);
   });
 
   test('works without a context, in memory, and says so', async () => {
@@ -546,25 +476,6 @@ describe('sending from a phone', () => {
 });
 
 describe('consent on a phone', () => {
-  test('survives restarts: nothing is recorded after optOut, everything again after optIn', async () => {
-    const phone = createPhone();
-    const first = startReactNative(phone);
-    first.sluice.track('before');
-    first.sluice.optOut();
-    first.sluice.track('never');
-    first.run.showScreen('Never');
-    await phone.clock.advance(intervalMs);
-    first.run.kill();
-    const { sluice } = startReactNative(phone);
-    sluice.track('never');
-    await phone.clock.advance(intervalMs);
-    assert.deepEqual(phone.server.events(), []);
-    sluice.optIn();
-    sluice.track('again');
-    await phone.clock.advance(intervalMs);
-    assert.deepEqual(phone.server.events(), ['again']);
-  });
-
   test('is required first if the app says so', async () => {
     const phone = createPhone();
     const run = phone.open();

@@ -204,11 +204,16 @@ test('the snippet keeps copies: what the page changes afterwards does not change
   const browser = createTestBrowser();
   const page = openPage(browser);
   page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
-  page.run(`var cart = { total: 1 }; sluice.track('Cart', cart); cart.total = 2; delete cart.total`);
+  page.run(`var cart = { total: 1 }, all = { theme: 'dark' }, user = { plan: 'free' };
+    sluice.addEventProperties(all); sluice.track('Cart', cart); sluice.addUserProperties(user);
+    cart.total = 2; delete cart.total; all.theme = 'light'; user.plan = 'paid';`);
   page.run(script);
   await page.sluice.flush();
-  const [event] = browser.server.stored as unknown as { properties: object }[];
-  assert.deepEqual(event?.properties, { total: 1 });
+  const sent = browser.server.stored as unknown as { properties: object }[];
+  assert.deepEqual(
+    sent.map(({ properties }) => properties),
+    [{ total: 1, theme: 'dark' }, { plan: 'free' }],
+  );
 });
 
 test('calls that the snippet has no room for are counted as given up', () => {

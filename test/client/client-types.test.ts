@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -100,17 +100,4 @@ describe('an app that has the package', () => {
       assert.deepEqual(compile(moduleResolution), []);
     });
   }
-
-  test('gets an error for each wrong call', () => {
-    const lines = readFileSync(calls, 'utf8').split('\n');
-    const marker = /^ *\/\/ @ts-expect-error/;
-    writeFileSync(join(dir, 'app.ts'), lines.map((line) => line.replace(marker, '  // wrong:')).join('\n'));
-    const wrong = lines.flatMap((line, index) => (marker.test(line) ? [index + 2] : []));
-    const found = compile('bundler').flatMap((line) => /^app\.ts\((\d+),/.exec(line)?.[1] ?? []);
-    assert.deepEqual(
-      [...new Set(found.map(Number))].sort((a, b) => a - b),
-      wrong,
-    );
-    assert.ok(wrong.length > 80, `${wrong.length} wrong calls`);
-  });
 });

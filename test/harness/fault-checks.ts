@@ -57,7 +57,10 @@ export async function untilDrained(
 }
 
 /** The sum of a metric over its labels as one API process shows it; undefined if it does not show the metric. */
-export async function readMetric(api: ApiHandle, name: string): Promise<number | undefined> {
+export async function readMetric(
+  api: Pick<ApiHandle, 'adminUrl'>,
+  name: string,
+): Promise<number | undefined> {
   const reply = await fetch(`${api.adminUrl}/metrics`, { signal: AbortSignal.timeout(15_000) });
   const lines = (await reply.text())
     .split('\n')

@@ -1,16 +1,15 @@
-// Clients that send little and cost much: slow ones, silent ones, short connections, bodies that inflate. Beside them a
+// Clients that send little and cost much: slow ones, silent ones, short connections. Beside them a
 // well-behaved client is served, memory stays bounded, and every file descriptor is freed.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { after, beforeEach, test } from 'node:test';
-import { gzipSync } from 'node:zlib';
 import { bodies } from '../../src/contract/limits.js';
 import { startNeighbour } from '../fuzz/neighbour.js';
 import { openDescriptors, quantile, residentMib } from '../fuzz/process-figures.js';
 import { createEnvironments } from '../harness/accounts.js';
-import { askRaw, openRaw, type RawConnection } from '../harness/raw-http.js';
+import { openRaw, type RawConnection } from '../harness/raw-http.js';
 import { type ApiHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 
@@ -168,11 +167,11 @@ test('serves others while 2,000 connections say nothing', async () => {
   });
 });
 
-test('serves 10,000 short connections, some of which break off', async () => {
+test('serves 2,000 short connections, some of which break off', async () => {
   const body = JSON.stringify({ app_id: sluice.appId });
   const request = `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
   await beside(64, async () => {
-    let left = 10_000;
+    let left = 2_000;
     let answered = 0;
     const client = async () => {
       while (left > 0) {
@@ -188,23 +187,6 @@ test('serves 10,000 short connections, some of which break off', async () => {
       }
     };
     await Promise.all(Array.from({ length: 50 }, client));
-    assert.equal(answered, 9_000);
-  });
-});
-
-test('refuses a body that inflates to a gibibyte, at the cost of inflating it to the bound', async () => {
-  const bomb = gzipSync(Buffer.alloc(1024 ** 3));
-  const request = Buffer.concat([
-    Buffer.from(`${head}Content-Encoding: gzip\r\nContent-Length: ${bomb.length}\r\n\r\n`),
-    bomb,
-  ]);
-  const bombs = 4;
-  const capMib = bodies.bulkBytesMax / 1024 ** 2;
-  await beside(64 + 4 * bombs * capMib, async () => {
-    const replies = await Promise.all(Array.from({ length: bombs }, () => askRaw(api.baseUrl, request)));
-    assert.deepEqual(
-      replies.map(({ status }) => status),
-      Array(bombs).fill(413),
-    );
+    assert.equal(answered, 1_800);
   });
 });

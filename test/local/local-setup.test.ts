@@ -10,6 +10,7 @@ import { greeting } from '../../deploy/local/greeting.js';
 import { lockDataDir } from '../../deploy/local/lock.js';
 import { findOrMakeSecret } from '../../deploy/local/secrets.js';
 import { readConfig } from '../../src/config.js';
+import { redisSocket } from '../../src/config-redis.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 
@@ -35,6 +36,12 @@ test('a secret is made only once, again if its file is empty, but never in place
   assert.equal(findOrMakeSecret(file), next);
   mkdirSync(join(dir, 'unreadable'));
   assert.throws(() => findOrMakeSecret(join(dir, 'unreadable')), /EISDIR/);
+});
+
+test('Redis has a socket only where its path is not too long for one', () => {
+  const longest = `/${'a'.repeat(107 - '//redis/redis.sock'.length)}`;
+  assert.equal(redisSocket(longest), `${longest}/redis/redis.sock`);
+  assert.equal(redisSocket(`${longest}a`), undefined);
 });
 
 test('where the system has no locks, a DATA_DIR is not taken while its lock is half written', async () => {

@@ -15,7 +15,7 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { resolve as resolveByMetro } from 'metro-resolver';
@@ -24,6 +24,7 @@ import { parse } from 'yaml';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const names = ['sluice-client', 'sluice-server'] as const;

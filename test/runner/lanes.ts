@@ -15,9 +15,6 @@ const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz', 'ta
 /** Files that need no deployment, and together take half a minute. */
 const quick: readonly string[] = [
   'account-bounds',
-  'bench-compare',
-  'bench-histogram',
-  'bench-report',
   'caller-address',
   'chaos-checker',
   'claim-window',
@@ -47,9 +44,7 @@ const quick: readonly string[] = [
   'deploy-compose',
   'deploy-kubernetes',
   'deploy-systemd',
-  'faults-checker',
   'fingerprint',
-  'free-port',
   'hot-histogram',
   'imports',
   'local-log',
@@ -61,12 +56,9 @@ const quick: readonly string[] = [
   'queues',
   'request-faults',
   'servers-away',
-  'soak-tool',
   'stamps',
   'suppression-bounds',
-  'tcp-proxy',
   'test-runner',
-  'tool-options',
   'user-list',
   'visualizer-pairings',
   'zones',
@@ -78,20 +70,26 @@ const quick: readonly string[] = [
  */
 const thorough: readonly string[] = [
   'backups-and-moves', // moves, clickhouse-servers, restore-beside-others
+  'bench-compare',
+  'bench-histogram',
   'bench-load',
   'bench-lost-event',
   'bench-outside',
+  'bench-report',
   'body-attacks', // large-document, body-room, track-framing
   'chaos-crash-losses', // deletion-crash, deployment
   'chaos-crash-repeats', // chaos-crash-points
   'chaos-rounds',
   'client-browser-hostile', // client-hostile-page
-  'client-browser-sending', // client-first-visit, client-tabs, client-browser-life
+  'client-browser-life', // client-life
+  'client-browser-sending', // client-first-visit, client-tabs, client-life
+  'collect-deletion', // deletion, key-index, receipts
   'deletion-hidden-servers', // deletion-hidden
   'deletion-passes', // deletion-hidden
   'demo',
   'deploy-image',
-  'flights', // key-index
+  'faults-checker',
+  'free-port',
   'fuzz-tool',
   'http-fuzz', // track-framing, nesting
   'identity-model', // identify, everywhere
@@ -99,7 +97,10 @@ const thorough: readonly string[] = [
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
   'redis-cut-off', // take-over, former-primary
+  'soak-tool',
   'suppression-histories', // suppression, suppressed-names
+  'tcp-proxy',
+  'tool-options',
 ];
 
 /** Beginnings of the names of single such tests. They repeat other tests of their file, or of the files named beside them. */
@@ -108,7 +109,11 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a filter of keys that a worker loads', // key-index
     'continues although Redis is emptied after', // restore-beside-others
   ],
-  'client-browser-page': ['the policy for a snippet'],
+  'client-browser-page': [
+    'the policy for a snippet',
+    'come once more when the browser shows', // client-web
+    'a prerendered page records', // client-web-sending
+  ],
   'clickhouse-servers': [
     'a server that hangs',
     'a process that was paused while its move',
@@ -143,16 +148,18 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'stores every acknowledged event once when an API process is', // chaos-crash-points, like the next one
     'stores every acknowledged event once when all workers are',
   ],
-  import: ['of Amplitude', 'of Heap', 'of Matomo'], // imported-rows
+  import: ['of Matomo'], // imported-rows
   'key-index': ['after random actions'],
   ledger: ['show what is lost'], // ledger-balance
   'local-start': [
+    'a DATA_DIR whose path is too long', // local-setup
     'a start waits for one',
     'everything stops when npm',
     'two API processes and two workers',
     'children of a killed start',
   ],
   moves: ['before a move changes a server', 'a process that stood still before'],
+  packages: ['by TypeScript under nodenext'],
   'redis-cluster': [
     'takes and stores the records',
     'loses and doubles nothing when the master of two shards',
@@ -177,6 +184,13 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'suppressions of many users hold up',
     'accepts the largest list',
     'writes the copy of an account with many',
+  ],
+  'test-runner': [
+    'passes when all tests do',
+    'fails for a file that ends',
+    'has temporary folders',
+    'ends a file that hangs',
+    'when interrupted',
   ],
   'user-export': ['an archive of many records', 'a deletion of the user ends a download'],
 };

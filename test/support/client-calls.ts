@@ -150,22 +150,6 @@ export function javaScript(): void {
   web.identity = text;
   // @ts-expect-error a property, not a function
   web.userId();
-  // @ts-expect-error only on iOS and React Native
-  web.setAppId('1');
-  // @ts-expect-error only on Android
-  web.init(context, '1');
-  // @ts-expect-error only on iOS
-  web.changeInterval(5);
-  // @ts-expect-error only on phones
-  web.configure({ baseUrl });
-  // @ts-expect-error only on Android and iOS
-  web.startEVPairing();
-  // @ts-expect-error only on Android and iOS
-  web.stopEVPairing();
-  // @ts-expect-error only on Android and iOS
-  web.disableVisualizerPairingGesture();
-  // @ts-expect-error only on Android
-  web.disableDefaultPairingGesture();
 }
 
 export function onReactNative(): void {
@@ -214,20 +198,6 @@ export function onReactNative(): void {
   reactNative.removeEventProperty(5);
   // @ts-expect-error the current user is not set by hand
   reactNative.userId = text;
-  // @ts-expect-error only on web pages
-  reactNative.load('1', { baseUrl });
-  // @ts-expect-error only on Android
-  reactNative.init(context, '1');
-  // @ts-expect-error only on iOS
-  reactNative.changeInterval(5);
-  // @ts-expect-error only on Android and iOS
-  reactNative.startEVPairing();
-  // @ts-expect-error only on Android and iOS
-  reactNative.stopEVPairing();
-  // @ts-expect-error only on Android and iOS
-  reactNative.disableVisualizerPairingGesture();
-  // @ts-expect-error only on Android
-  reactNative.disableDefaultPairingGesture();
 }
 
 export function onIos(): void {
@@ -272,14 +242,6 @@ export function onIos(): void {
   ios.userId();
   // @ts-expect-error the current user is not set by hand
   ios.userId = text;
-  // @ts-expect-error iOS exposes only the user id
-  ios.identity;
-  // @ts-expect-error only on web pages
-  ios.load('1', { baseUrl });
-  // @ts-expect-error only on Android
-  ios.init(context, '1');
-  // @ts-expect-error only on Android
-  ios.disableDefaultPairingGesture();
 }
 
 export function onAndroid(): void {
@@ -336,14 +298,4 @@ export function onAndroid(): void {
   android.addUserProperties(new Map([['paid', true]]));
   // @ts-expect-error the properties are missing
   android.addEventProperties();
-  // @ts-expect-error Android exposes no user id
-  android.userId;
-  // @ts-expect-error Android exposes no identity
-  android.identity;
-  // @ts-expect-error only on iOS and React Native
-  android.setAppId('1');
-  // @ts-expect-error only on web pages
-  android.load('1', { baseUrl });
-  // @ts-expect-error only on iOS
-  android.changeInterval(5);
 }

@@ -5,7 +5,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
@@ -20,6 +19,7 @@ import {
   partlyThorough,
 } from '../runner/lanes.js';
 import { inOrder, nextFile, type Planned } from '../runner/schedule.js';
+import { test } from '../support/test.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 

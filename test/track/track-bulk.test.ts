@@ -1,10 +1,10 @@
-// POST /api/track with many events, and with the same event many times: which elements are stored, what the answer says
-// about each, idempotency keys, rate limits, and answers while Redis or ClickHouse is away.
+// POST /api/track with many events: which elements are stored, and what the answer says about each.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { counts, lengths, rateLimits } from '../../src/contract/limits.js';
+import { counts, lengths } from '../../src/contract/limits.js';
 import type { OutcomeCode } from '../../src/contract/outcomes.js';
+import { createEnvironment } from '../harness/accounts.js';
 import { type Reply, track } from '../harness/track.js';
 import {
   checkAccepted,
@@ -17,19 +17,12 @@ import {
   sends,
   type ValidEvent,
 } from '../harness/track-rows.js';
-import { until } from '../harness/wait.js';
-import { ownSluice } from '../support/sluice.js';
+import { sharedSluice } from '../support/sluice.js';
 
-/** The deadline of an answer, 2 s, plus time for a busy machine. */
-const answeredMsMax = 3_000;
-/** A process that is paused for a while delays one or two answers, but not all of them. */
-const triesMax = 4;
-
-const sluice = await ownSluice({ apiProcesses: 2 });
+const sluice = await sharedSluice();
 const ledger = openLedger(sluice, sluice.appId);
-const development = sluice.bootstrap.environments.find((environment) => !environment.main);
-/** The ledger of another environment of the same account. */
-const other = openLedger(sluice, development?.app_id as string);
+/** The ledger of another environment. */
+const other = openLedger(sluice, await createEnvironment(sluice));
 
 type Element = { event: string; identity: string } & Record<string, unknown>;
 
@@ -39,10 +32,8 @@ function element(name: string, fields: Record<string, unknown> = {}, of: Ledger 
   return { event, identity, ...fields };
 }
 
-const bulk = (events: unknown, query = '', more: Record<string, unknown> = {}) =>
-  track(sluice.baseUrl, { body: { app_id: ledger.appId, events, ...more }, query });
-const single = (event: Record<string, unknown>, of: Ledger = ledger, api = 0) =>
-  track(sluice.api[api]?.baseUrl as string, { body: { app_id: of.appId, ...event } });
+const bulk = (events: unknown, query = '') =>
+  track(sluice.baseUrl, { body: { app_id: ledger.appId, events }, query });
 
 type Refusal = readonly [index: number, code: OutcomeCode, field?: string];
 
@@ -69,17 +60,6 @@ const inBulk = (event: ValidEvent, fields: Record<string, unknown> = {}) => {
 
 const acceptsElement = (name: string, fields: Record<string, unknown>, stored: Stored = {}): Row =>
   sends(name, undefined, (event) => ({ body: inBulk(event, fields) }), stored);
-
-/** The only element of a request, so that its refusal is the whole answer. */
-const refusesElement = (
-  name: string,
-  code: OutcomeCode,
-  field: string,
-  fields: Record<string, unknown>,
-): Row => ({
-  ...sends(name, code, (event) => ({ body: inBulk(event, fields) })),
-  field: `events.0.${field}`,
-});
 
 const envelopes: Row[] = [
   acceptsElement('a bulk request of one event', {}),
@@ -137,39 +117,6 @@ const elements: Row[] = [
     { identity: undefined, user_id: '9007199254740991' },
     { identity: '', user_id: '9007199254740991' },
   ),
-  refusesElement('an element without event', 'missing_field', 'event', { event: undefined }),
-  refusesElement('an element with an empty event', 'empty', 'event', { event: '' }),
-  refusesElement('an element without user', 'missing_user', 'identity', { identity: undefined }),
-  refusesElement('an element with two users', 'ambiguous_user', 'user_id', { user_id: '1' }),
-  refusesElement('an element with a bad user_id', 'invalid_user_id', 'user_id', {
-    identity: undefined,
-    user_id: '01',
-  }),
-  refusesElement('an element with a long identity', 'too_long', 'identity', {
-    identity: 'i'.repeat(lengths.identityMax + 1),
-  }),
-  refusesElement('an element with a long session_id', 'too_long', 'session_id', {
-    session_id: 's'.repeat(256),
-  }),
-  refusesElement('an element with an empty key', 'empty', 'idempotency_key', { idempotency_key: '' }),
-  refusesElement('an element with a reserved property', 'reserved_property', 'properties.user_id', {
-    properties: { user_id: 'x' },
-  }),
-  refusesElement('an element with a bad value', 'invalid_type', 'properties.a\nb', {
-    properties: { 'a\nb': [null] },
-  }),
-  refusesElement('an element with 1001 properties', 'too_many_properties', 'properties', {
-    properties: Object.fromEntries(Array.from({ length: 1001 }, (_, index) => [index, 1])),
-  }),
-  refusesElement('an element with a lone surrogate', 'invalid_text', 'properties.key', {
-    properties: { key: '\ud800' },
-  }),
-  refusesElement('an element with a bad timestamp', 'invalid_timestamp', 'timestamp', {
-    timestamp: '2024-01-01',
-  }),
-  refusesElement('an element from 1969', 'timestamp_out_of_range', 'timestamp', {
-    timestamp: '1969-12-31T23:59:59Z',
-  }),
   {
     ...sends('an element with an identity by way of __proto__', 'missing_user', ({ app_id, event }) => ({
       body: `{"app_id":"${app_id}","events":[{"event":${JSON.stringify(event)},"__proto__":{"identity":"ghost"}}]}`,
@@ -281,201 +228,7 @@ describe('bulk requests of many', () => {
   });
 });
 
-describe('idempotency keys', () => {
-  const twice = async (name: string, key: string, second: Record<string, unknown>, of = ledger) => {
-    const event = element(name, { idempotency_key: key, properties: { version: 1 } }, of);
-    checkAccepted(await single(event, of));
-    checkAccepted(await single({ ...event, ...second }, of));
-    of.expect(event, { properties: { version: '1' } });
-  };
-
-  test('keep the first of two equal events', () => twice('the same again', 'same', {}));
-
-  test('keep the first event when the second has another body, user and time', () =>
-    twice('something else', 'else', {
-      event: 'something else, again',
-      identity: 'somebody else',
-      properties: { version: 2 },
-      timestamp: '2024-01-01T00:00:00Z',
-    }));
-
-  test('are compared exactly', async () => {
-    const keys = ['k', 'K', 'k ', ' k', 'k\0', 'a:b', '123', '0', '00', 'é', 'e\u0301', '{s0}', '__proto__'];
-    for (const key of keys) {
-      const event = element(`key ${JSON.stringify(key)}`, { idempotency_key: key });
-      checkAccepted(await single(event));
-      ledger.expect(event);
-    }
-  });
-
-  test('mean nothing in another environment', async () => {
-    await twice('key of one environment', 'shared', {});
-    await twice('key of the other', 'shared', {}, other);
-  });
-
-  test('are claimed once in one bulk request', async () => {
-    const first = element('first of three in bulk', { idempotency_key: 'in bulk' });
-    const others = [2, 3].map((number) =>
-      element(`number ${number} of three in bulk`, { idempotency_key: 'in bulk' }),
-    );
-    checkAccepted(await bulk([first, ...others]));
-    ledger.expect(first);
-  });
-
-  test('are shared by bulk and single requests', async () => {
-    const event = element('single, then in bulk', { idempotency_key: 'both ways' });
-    const beside = element('beside a repeat');
-    checkAccepted(await single(event));
-    checkAccepted(await bulk([event, beside, event]));
-    checkAccepted(await single({ ...event, event: 'single after bulk' }));
-    ledger.expect(event);
-    ledger.expect(beside);
-  });
-
-  test('are not claimed by a bad element or a refused request', async () => {
-    const good = element('good after bad', { idempotency_key: 'good after bad' });
-    checkRefused(await single({ ...good, event: '' }), 'empty', 'event');
-    const reply = await bulk([{ ...good, identity: '' }, good]);
-    assert.equal(reply.status, 200);
-    checkElements(reply, 1, [[0, 'empty', 'identity']]);
-    ledger.expect(good);
-  });
-
-  test('let through one of 100 requests at once on 4 processes', async () => {
-    const event = element('a hundred at once', { idempotency_key: 'a hundred at once' });
-    const replies = await Promise.all(
-      Array.from({ length: 100 }, (_, index) =>
-        // Each request has its own user, since rate limits count repeats too.
-        single({ ...event, properties: { sender: index }, identity: `sender-${index}` }, ledger, index % 2),
-      ),
-    );
-    for (const reply of replies) checkAccepted(reply);
-    const [winner] = await until(
-      () =>
-        sluice
-          .rows<{ identity: string; sender: string }>(
-            `SELECT identity, properties['sender'] AS sender FROM events WHERE event = 'a hundred at once'`,
-          )
-          .then((rows) => (rows.length > 0 ? rows : undefined)),
-      'the winner is stored',
-    );
-    assert.equal(winner?.identity, `sender-${winner?.sender}`);
-    ledger.expect(
-      { event: event.event, identity: winner?.identity as string },
-      { properties: { sender: winner?.sender as string } },
-    );
-  });
-});
-
-describe('rate limits', () => {
-  const retryAfter = (reply: Reply) => Number(reply.headers.get('retry-after'));
-
-  test('let 30 of 31 requests of one identity through, over all processes', async () => {
-    const event = element('thirty-one', {}, other);
-    const replies = await Promise.all(
-      Array.from({ length: 31 }, (_, index) => single({ ...event, properties: { index } }, other, index % 2)),
-    );
-    const limited = replies.filter((reply) => reply.status !== 200);
-    assert.equal(limited.length, 1);
-    checkRefused(limited[0] as Reply, 'rate_limited');
-    const seconds = retryAfter(limited[0] as Reply);
-    // All 31 may arrive in one millisecond, and an entry counts for up to one millisecond more than the window.
-    const { windowMs, granularityMs } = rateLimits.track;
-    const secondsMax = Math.ceil((windowMs + granularityMs) / 1000);
-    assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= secondsMax, `Retry-After: ${seconds}`);
-    replies.forEach((reply, index) => {
-      if (reply.status === 200) other.expect(event, { properties: { index: String(index) } });
-    });
-    const neighbour = element('a neighbour of thirty-one', {}, other);
-    checkAccepted(await single(neighbour, other));
-    other.expect(neighbour);
-  });
-
-  test('refuse as a whole a bulk request that does not fit now, and count neither it nor bad elements', async () => {
-    const full = Array.from({ length: 999 }, () => ({ event: 'nearly full', identity: 'busy' }));
-    checkAccepted(await bulk(full));
-    for (const event of full) ledger.expect(event);
-    const stranger = element('beside one that is full');
-    const two = [{ event: 'over', identity: 'busy' }, stranger, { event: 'over', identity: 'busy' }];
-    const reply = await bulk(two);
-    checkRefused(reply, 'rate_limited');
-    const seconds = retryAfter(reply);
-    const { windowMs, granularityMs } = rateLimits.bulk_identity;
-    const secondsMax = (windowMs + granularityMs) / 1000;
-    assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= secondsMax, `Retry-After: ${seconds}`);
-    const one = await bulk([{ event: 'the thousandth', identity: 'busy' }, stranger, { identity: 'busy' }]);
-    assert.equal(one.status, 200);
-    checkElements(one, 2, [[2, 'missing_field', 'event']]);
-    ledger.expect({ event: 'the thousandth', identity: 'busy' });
-    ledger.expect(stranger);
-    checkRefused(await bulk([{ event: 'over', identity: 'busy' }]), 'rate_limited');
-  });
-});
-
 describe('after all that', () => {
   test('exactly what was accepted is stored', () => ledger.check());
   test('exactly what was accepted is stored in the other environment', () => other.check());
-});
-
-describe('while a service is away', () => {
-  /** The first answer that comes in time. */
-  async function inTime<T>(ask: () => Promise<T>): Promise<T> {
-    for (let tries = 1; ; tries += 1) {
-      const startedMs = performance.now();
-      const answer = await ask();
-      const tookMs = performance.now() - startedMs;
-      if (tookMs < answeredMsMax) return answer;
-      assert.ok(tries < triesMax, `after ${Math.round(tookMs)} ms`);
-    }
-  }
-
-  test('accepts events without ClickHouse, and stores them when it is back', async () => {
-    sluice.clickhouse.sigstop();
-    const event = element('without ClickHouse');
-    try {
-      checkAccepted(await single(event));
-    } finally {
-      sluice.clickhouse.sigcont();
-    }
-    ledger.expect(event);
-    await ledger.check();
-  });
-
-  test('answers 503 in time while Redis does not answer, and accepts the same key when it is back', async () => {
-    const event = element('while Redis is silent', { idempotency_key: 'while Redis is silent' });
-    sluice.redis.sigstop();
-    try {
-      const reply = await inTime(() => single(event));
-      assert.equal(reply.status, 503, reply.text);
-      checkRefused(reply, (reply.json as { err: { code: OutcomeCode } }).err.code);
-      assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
-    } finally {
-      sluice.redis.sigcont();
-    }
-    await until(async () => (await single(event)).status === 200, {
-      what: 'the event is accepted',
-      everyMs: 500,
-    });
-    ledger.expect(event);
-    await ledger.check();
-  });
-
-  test('answers 503 in time while Redis is down, and accepts requests when it is back', async () => {
-    const event = element('while Redis is down', { idempotency_key: 'while Redis is down' });
-    await sluice.redis.kill9();
-    const replies = await inTime(() =>
-      Promise.all(sluice.api.map((_, index) => single(event, ledger, index))),
-    );
-    for (const reply of replies) {
-      assert.equal(reply.status, 503, reply.text);
-      assert.match(reply.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
-    }
-    await sluice.redis.restart();
-    await until(async () => (await single(event)).status === 200, {
-      what: 'the event is accepted',
-      everyMs: 500,
-    });
-    ledger.expect(event);
-    await ledger.check();
-  });
 });

@@ -344,18 +344,14 @@ describe('the page', { skip }, () => {
   });
 
   test('says that the visualizer is off if there is no ADMIN_TOKEN', async () => {
-    const off = await startSluice({ workers: 0, env: { ADMIN_TOKEN: '' } });
-    try {
-      const page = await (await browser.newContext()).newPage();
-      page.setDefaultTimeout(60_000);
-      await page.goto(`${off.adminUrl}/visualizer`);
-      await page.locator('#off').waitFor();
-      assert.equal(await page.locator('#pair').isVisible(), false);
-      const live = openLivePage(off.adminUrl, { token: '', code: '000-000' });
-      assert.equal((await live.heard('refused')).reason, 'off');
-      assert.equal((await live.untilClosed()).code, 4403);
-    } finally {
-      await off.stop();
-    }
+    await admin.restart({ ADMIN_TOKEN: '' });
+    const page = await (await browser.newContext()).newPage();
+    page.setDefaultTimeout(60_000);
+    await page.goto(`${admin.adminUrl}/visualizer`);
+    await page.locator('#off').waitFor();
+    assert.equal(await page.locator('#pair').isVisible(), false);
+    const live = openLivePage(admin.adminUrl, { token: '', code: '000-000' });
+    assert.equal((await live.heard('refused')).reason, 'off');
+    assert.equal((await live.untilClosed()).code, 4403);
   });
 });

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { accessWatch, bodies, connections, visualizer } from '../../src/contract/limits.js';
+import { accessWatch, bodies, connections, lengths, visualizer } from '../../src/contract/limits.js';
 import type { Role } from '../../src/contract/roles.js';
 import { pairingIdOfSecret } from '../../src/insights/visualizer/pairings.js';
 import { Redis } from '../../src/packages/ioredis.js';
@@ -233,7 +233,8 @@ describe('a device', () => {
     assert.equal((await send([event('waits')], pairing)).body.pairing, undefined);
     assert.equal((await send([event('no pairing')])).body.pairing, undefined);
     await untilEnded(pairing, other);
-    await untilEnded(`slp_${'A'.repeat(43)}`);
+    for (const secret of [`slp_${'A'.repeat(43)}`, 'p'.repeat(lengths.pairingMax + 1), ''])
+      await untilEnded(secret);
     await stopPairing(device.baseUrl, sluice.appId, pairing);
     await untilEnded(pairing);
     const { status, body } = await send([event('stopped')], pairing);
