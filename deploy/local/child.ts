@@ -73,16 +73,18 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
       backoffMs = Math.min(backoffMs * 2, backoffMsMax);
     };
     for (;;) {
+      let child: ChildProcess;
       try {
         await spec.prepare?.(stopping.signal);
+        if (stopping.signal.aborted) return onHealthy();
+        child = begin();
       } catch (error) {
-        // For example because of a full disk, which an administrator can fix.
+        // For example because of a full disk, or for lack of memory: both may pass.
         if (!everHealthy) throw error;
         await pauseAfter(`cannot be started (${(error as Error).message})`);
-        if (!stopping.signal.aborted) continue;
+        if (stopping.signal.aborted) return onHealthy();
+        continue;
       }
-      if (stopping.signal.aborted) return onHealthy();
-      const child = begin();
       const healthy = await untilHealthy(child, everHealthy ? Number.POSITIVE_INFINITY : spec.healthyMsMax);
       const healthySince = performance.now();
       if (stopping.signal.aborted) return onHealthy();

@@ -75,7 +75,11 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
   };
   const write = (changes: Partial<Holders>) => {
     holders = { ...holders, ...changes };
-    writeHolders(fd, holders);
+    try {
+      writeHolders(fd, holders);
+    } catch {
+      // The disk is full or broken. The kernel holds the lock all the same, and the next write says everything.
+    }
   };
   write({});
   return {

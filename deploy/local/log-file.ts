@@ -1,7 +1,16 @@
 // Owns the log file of one child. The child writes to it directly, so its log is kept even when the supervisor is gone. The supervisor
 // reads along, shows warnings and errors, and limits the size.
 
-import { closeSync, copyFileSync, fstatSync, ftruncateSync, mkdirSync, openSync, readSync } from 'node:fs';
+import {
+  closeSync,
+  copyFileSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  rmSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 
 const fileBytesMax = 20 * 1024 * 1024;
@@ -70,7 +79,13 @@ export function openLogFile(
 
   /** The child keeps its file descriptor, so the content is moved away and the file stays. */
   function rotate(): void {
-    copyFileSync(path, `${path}.1`);
+    const earlier = `${path}.1`;
+    rmSync(earlier, { force: true });
+    try {
+      copyFileSync(path, earlier);
+    } catch {
+      // On a full disk the content is given up: the log must end neither the supervisor nor, by its size, anything else.
+    }
     ftruncateSync(fd, 0);
     readTo = 0;
   }

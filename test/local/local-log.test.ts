@@ -1,11 +1,12 @@
 // The log files of the children that `npm start` runs.
 
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { openLogFile } from '../../deploy/local/log-file.js';
 import { logLineText } from '../../deploy/local/log-line.js';
+import { canMount, createSmallDisk } from '../chaos/small-disk.js';
 import { tempDir } from '../harness/temp-dir.js';
 
 const MiB = 1024 * 1024;
@@ -26,6 +27,28 @@ test('a log file that exceeds 20 MiB is renamed once, and later lines go to a ne
   assert.equal(readFileSync(path, 'utf8'), 'after\n');
   assert.deepEqual(log.lastLines(1), ['after']);
   log.close();
+});
+
+test('a log file that exceeds 20 MiB on a full disk is emptied, and replaces an earlier one if that makes room', {
+  skip: !canMount(),
+}, (t) => {
+  const disk = createSmallDisk();
+  t.after(disk.remove);
+  const path = join(disk.dir, 'child.log');
+  const log = openLogFile(path, () => false, assert.fail);
+  t.after(log.close);
+  const fill = (letter: string) => {
+    for (let written = 0; written < 21; written += 1) writeSync(log.fd, letter.repeat(MiB));
+    disk.fill();
+    log.flush();
+    assert.equal(statSync(path).size, 0);
+  };
+  fill('a');
+  assert.equal(existsSync(`${path}.1`), false);
+  writeFileSync(`${path}.1`, 'x'.repeat(21 * MiB));
+  disk.free();
+  fill('b');
+  assert.equal(readFileSync(`${path}.1`, 'latin1'), 'b'.repeat(21 * MiB));
 });
 
 test('shows the first five lines worth showing of a period', () => {

@@ -11,6 +11,7 @@ import { lockDataDir } from '../../deploy/local/lock.js';
 import { findOrMakeSecret } from '../../deploy/local/secrets.js';
 import { readConfig } from '../../src/config.js';
 import { redisSocket } from '../../src/config-redis.js';
+import { canMount, createSmallDisk } from '../chaos/small-disk.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 
@@ -61,6 +62,23 @@ test('where the system has no locks, a DATA_DIR is not taken while its lock is h
   } finally {
     process.env.PATH = PATH;
   }
+});
+
+test('a DATA_DIR on a full disk is locked, and its children are listed once there is room', {
+  skip: !canMount(),
+}, async (t) => {
+  const disk = createSmallDisk();
+  t.after(disk.remove);
+  disk.fill();
+  const lock = await lockDataDir(disk.dir, assert.fail);
+  t.after(lock.release);
+  lock.note('first', process.pid);
+  const file = join(disk.dir, 'lock');
+  assert.equal(spawnSync('flock', ['-n', file, 'true']).status, 1);
+  disk.free();
+  lock.note('second', process.pid);
+  const { children } = JSON.parse(readFileSync(file, 'utf8')) as { children: unknown[] };
+  assert.equal(children.length, 2);
 });
 
 describe('packages', () => {
