@@ -104,15 +104,12 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
     ipc: false,
     prepare: async () => {
       const primary = (await askSentinels(config, password)) ?? firstPrimary(config);
-      if (isOfPort(file, port) && notedPrimary(config, number)?.port === primary) return;
       const dir = join(config.dataDir, `redis-sentinel-${number}`);
+      const own = `bind 127.0.0.1\nport ${port}\ndir ${JSON.stringify(dir)}\nrequirepass ${quoted}\n`;
+      // The sentinel itself records in this file what it learns. In a DATA_DIR that was moved, it would look for its former folder.
+      if (read(file).startsWith(own) && notedPrimary(config, number)?.port === primary) return;
       mkdirSync(dir, { recursive: true });
-      // The sentinel itself records in this file what it learns.
       const lines = [
-        'bind 127.0.0.1',
-        `port ${port}`,
-        `dir ${JSON.stringify(dir)}`,
-        `requirepass ${quoted}`,
         `sentinel sentinel-pass ${quoted}`,
         `sentinel monitor ${name} 127.0.0.1 ${primary} 2`,
         `sentinel auth-pass ${name} ${quoted}`,
@@ -120,7 +117,7 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
         `sentinel failover-timeout ${name} 10000`,
         '',
       ];
-      writeFileSync(file, lines.join('\n'), { mode: 0o600 });
+      writeFileSync(file, own + lines.join('\n'), { mode: 0o600 });
     },
     healthy: async () => {
       const told = await askRedis(port, password, 'INFO sentinel');
@@ -149,10 +146,6 @@ function notedPrimary(config: Config, number: number): { port: number; epoch: nu
   const port = /^sentinel monitor \S+ \S+ (\d+) /m.exec(text)?.[1];
   const epoch = /^sentinel config-epoch \S+ (\d+)$/m.exec(text)?.[1];
   return port === undefined ? undefined : { port: Number(port), epoch: Number(epoch ?? 0) };
-}
-
-function isOfPort(file: string, port: number): boolean {
-  return new RegExp(`^port ${port}$`, 'm').test(read(file));
 }
 
 function read(file: string): string {

@@ -1,7 +1,7 @@
 // The children that `npm start` runs, and which Redis it starts as the primary.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createChild } from '../../deploy/local/child.js';
@@ -11,12 +11,13 @@ import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 
-test('a child whose start cannot be prepared, as on a full disk, is started once it can', async () => {
+test('a child that cannot be started, as on a full disk or for lack of memory, is started once it can', async () => {
   const said: string[] = [];
   let preparations = 0;
   const dir = tempDir('child');
   const lock = { fd: 0, note: () => undefined, noteStopping: () => undefined, release: () => undefined };
-  const program = { command: 'sleep', args: ['1000'], env: process.env };
+  const args = ['1000'];
+  const program = { command: 'sleep', args, env: process.env };
   const child = createChild(
     {
       name: 'sleeper',
@@ -25,6 +26,8 @@ test('a child whose start cannot be prepared, as on a full disk, is started once
       prepare: async () => {
         preparations += 1;
         if (preparations === 2) throw new Error('ENOSPC');
+        // Makes the call throw that starts a process.
+        args[0] = preparations === 3 ? '\0' : '1000';
       },
       healthy: async () => true,
       healthyMsMax: 10_000,
@@ -39,6 +42,7 @@ test('a child whose start cannot be prepared, as on a full disk, is started once
     await until(() => said.some((line) => line.startsWith('sleeper runs again')), 'it runs again');
     assert.notEqual(child.pid, first);
     assert.match(said.join('\n'), /sleeper cannot be started \(ENOSPC\), starting it again in \d+ ms/);
+    assert.equal(preparations, 4);
   } finally {
     await child.stop(new AbortController().signal);
   }
@@ -69,4 +73,21 @@ test('if the sentinels noted different primaries of Redis, the one that they cho
   const primaryOf = (dir: string) =>
     /^replicaof \S+ (\d+)$/m.exec(readFileSync(join(dataDir, dir, 'redis.conf'), 'utf8'))?.[1];
   assert.deepEqual(['redis', 'redis-2', 'redis-3'].map(primaryOf), [undefined, String(port), String(port)]);
+});
+
+test('a sentinel keeps what it has recorded, unless its DATA_DIR was moved', async () => {
+  const port = await freePort();
+  const configOf = (dataDir: string) =>
+    readConfig({ DATA_DIR: dataDir, REDIS_NODES: '3', REDIS_PORT: String(port) });
+  const prepare = async (dataDir: string) => {
+    await redisNodeSpecs(configOf(dataDir))[3]?.prepare?.(new AbortController().signal);
+    return readFileSync(join(dataDir, 'redis-sentinel-1', 'sentinel.conf'), 'utf8');
+  };
+  const dataDir = tempDir('nodes');
+  const first = await prepare(dataDir);
+  writeFileSync(join(dataDir, 'redis-sentinel-1', 'sentinel.conf'), `${first}recorded`);
+  assert.equal(await prepare(dataDir), `${first}recorded`);
+  const moved = join(tempDir('moved'), 'data');
+  renameSync(dataDir, moved);
+  assert.equal(await prepare(moved), first.replaceAll(dataDir, moved));
 });
