@@ -100,6 +100,7 @@ type Reason =
   | 'a round of deletions took over'
   | 'a ClickHouse server is away, or a shard is being moved'
   | 'not everything that was accepted is stored'
+  | 'the retention of environments was changed'
   | 'deletion requests are pending';
 
 /** Logs why some rows are left for another run. */
@@ -192,12 +193,17 @@ async function expireOn(
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
   // An account that waits for one table waits for all later ones: the table that identifies users comes last.
   const waiting = new Set<string>();
+  // What was accepted longer ago than an environment retains it by now has not expired.
+  const changed = new Set<string>();
   for (const table of userTables) {
     const { pending, counted } = await accountsThatDelete(context);
     for (const { account_id } of environments) if (pending.has(account_id)) waiting.add(account_id);
+    const { environments: present } = await readLoadedRegistry(context.redis);
+    for (const { app_id, retain_days: days } of environments)
+      if (present.get(app_id)?.retain_days !== days) changed.add(app_id);
     const heldUp = table === events ? counted : waiting;
     const retained = retainedOf(
-      environments.filter(({ account_id }) => !heldUp.has(account_id)),
+      environments.filter(({ app_id, account_id }) => !changed.has(app_id) && !heldUp.has(account_id)),
       nowMs,
     );
     if (retained.length === 0) continue;
@@ -210,6 +216,8 @@ async function expireOn(
   }
   await endRuns(clickhouse);
   if (!(await isHeld())) return postpone(context, 'a round of deletions took over');
+  if (changed.size > 0)
+    return postpone(context, 'the retention of environments was changed', { environments: [...changed] });
   if (waiting.size === 0) return 'done';
   return postpone(context, 'deletion requests are pending', { accounts: [...waiting] });
 }

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { after, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
+import { setEnvironment } from '../../src/accounts/accounts.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { setReplication } from '../../src/clickhouse/replication.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
@@ -407,6 +408,28 @@ async function scratchTables(): Promise<readonly unknown[]> {
     `SELECT name FROM system.tables WHERE database = currentDatabase() AND name LIKE 'retention%'`,
   );
 }
+
+test('an environment whose retention is changed during a run loses nothing by the former one', async () => {
+  await emptyTables();
+  const [changed, other] = appIds;
+  const nowMs = Date.now();
+  const rows = [changed, other].map((app_id) => ({ app_id, identity: 'ada', user_id: null, name: 'old' }));
+  await storeAt(nowMs - 150 * dayMs, 'stored_events', rows);
+  await storeAt(nowMs - 150 * dayMs, 'stored_user_properties', rows);
+  const retain = (retainDays: number | 'none') => setEnvironment(redis, changed, { retainDays });
+  const client = clientBefore(['CREATE'], () => retain('none'));
+  lines.length = 0;
+  // Several runs, since a round of deletions may take over.
+  await until(async () => {
+    await expireRows({ ...context, clickhouse: client }, nowMs);
+    await retain(30);
+    return !(await storedRows()).some((row) => row.includes(other));
+  }, 'the rows of the other environment have expired');
+  assert.deepEqual(await storedRows(), [`e ${changed} old`, `p ${changed} old`]);
+  assert.ok(lines.some((line) => line.includes('the retention of environments was changed')));
+  await expire(nowMs);
+  assert.deepEqual(await storedRows(), []);
+});
 
 test(`records of users who come back while identifications are removed are kept, and belong to them as if they came later`, async () => {
   await emptyTables();
