@@ -24,11 +24,16 @@ export function AccountSettings(props: {
         submit="Change settings"
         work={async () => {
           setSaid('');
-          await call('PATCH', `/accounts/${part(account.account_id)}`, {
+          const wanted = {
             due_days: Number(days.value),
             confirm_from: isConfirmed.value ? Number(from.value) : 'none',
             second_factor: isRequired.value ? 'required' : 'optional',
-          });
+          };
+          // Only what was changed: two people who change different settings must not undo each other's changes.
+          const changes = Object.entries(wanted).filter(
+            ([name, value]) => value !== account.settings[name as keyof typeof wanted],
+          );
+          await call('PATCH', `/accounts/${part(account.account_id)}`, Object.fromEntries(changes));
           await changed();
           setSaid('The settings hold from now on.');
         }}
