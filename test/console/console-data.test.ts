@@ -190,13 +190,7 @@ describe('the console', { skip }, () => {
       page,
       dialog.getByRole('button', { name: 'Download what was found of all users' }),
     );
-    assert.deepEqual(csv.split('\r\n'), [
-      'line of your list,records,similar users',
-      '1,1,0',
-      '2,1,0',
-      '3,1,0',
-      '4,0,1',
-    ]);
+    assert.deepEqual(csv.split('\r\n'), ['place,records,similar users', '1,1,0', '2,1,0', '3,1,0', '4,0,1']);
     const certificate = await downloaded(
       page,
       dialog.getByRole('link', { name: 'Download the certificate' }),

@@ -85,7 +85,7 @@ function timeOf(at: string | undefined) {
   return at && <Time at={at} />;
 }
 
-/** What was counted for each user. No names are kept, so users are shown by their line numbers in the list. */
+/** What was counted for each user. No names are kept, so users are shown by their places in the list that was submitted. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const next = ({ cursor }: Page) => cursor;
   const load = (cursor?: string) =>
@@ -95,6 +95,10 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
   if (isExpired) return <p class="muted">What was found of each user is kept for 30 days only.</p>;
   return (
     <>
+      <p class="muted">
+        No names are kept. Places count users as the list was read: not its heading, empty lines, repeats, or
+        lines that were left out. To ask about one user, find them under Users.
+      </p>
       <Pages from={counted} button="More users">
         {(pages) => (
           <Table
@@ -104,7 +108,7 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
             keyOf={({ place }) => String(place)}
             empty="Nothing is kept about single users."
             columns={[
-              { title: 'Line of your list', text: ({ place }) => place + 1 },
+              { title: 'Place', text: ({ place }) => place + 1 },
               {
                 title: 'Records',
                 text: ({ found, rows }) => (found ? rows : 'not found'),
@@ -120,7 +124,7 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
         file={`deletion-${deletion.deletion_request_id}`}
         load={load}
         next={next}
-        header={['line of your list', 'records', 'similar users']}
+        header={['place', 'records', 'similar users']}
         rowsOf={({ users }) => users.map(({ place, rows, similar }) => [place + 1, rows, similar])}
         says={(loaded) => (
           <progress aria-label="Loaded for the download" max={deletion.targets} value={loaded} />
