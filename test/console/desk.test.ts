@@ -7,7 +7,9 @@ import { TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
 import { createTestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
+import { getToken } from '../harness/deletion.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
+import { until } from '../harness/wait.js';
 import { password } from '../support/console.js';
 import { checkReadable, enter, openConsole, openPage } from '../support/console-browser.js';
 import { sharedSluice } from '../support/sluice.js';
@@ -268,6 +270,97 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     );
     await anybody.getByText('dropped.json was signed by this service').waitFor();
     faults = faults.filter((fault) => !fault.includes('400'));
+  });
+
+  test('a certificate names the kind of program that submitted the deletion', async () => {
+    const made = ['program-keys', 'create', 'Desk', '--role', 'privacy', '--account', account.accountId];
+    const { program_key: key } = (await sluice.admin(...made)) as { program_key: string };
+    const page = await newPage();
+    await enter(page, sluice, 'names@desk.example', 'viewer', account.accountId);
+    for (const [secret, name] of [
+      [key, 'a program with a key of its own'],
+      [sluice.adminToken, 'a program with ADMIN_TOKEN'],
+    ] as const) {
+      const submitted = await fetch(
+        `${sluice.adminUrl}/admin/v1/accounts/${account.accountId}/user_deletion`,
+        {
+          method: 'POST',
+          headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ users: [{ identity: 'nobody@desk.example' }] }),
+        },
+      );
+      const { deletion_request_id: id } = (await submitted.json()) as { deletion_request_id: string };
+      const isComplete = async () =>
+        ((await sluice.admin('deletions', 'show', id)) as { status: string }).status === 'complete';
+      await until(isComplete, 'the deletion is complete');
+      await page.goto(`${sluice.adminUrl}/certificate#${id}`);
+      await page.reload();
+      await page.getByText(name, { exact: true }).waitFor();
+    }
+  });
+
+  test('changing one setting of an account leaves those that another administrator has changed since', async () => {
+    const { accountId } = await createTestAccount(sluice, 'Settings');
+    const page = await newPage();
+    await enter(page, sluice, 'settings@desk.example', 'administrator', accountId);
+    await openPage(page, 'Settings');
+    await page.getByLabel('Days until a case is due').waitFor();
+    await sluice.admin('accounts', 'set', accountId, '--confirm-from', '5');
+    await page.getByLabel('Days until a case is due').fill('20');
+    await page.getByRole('button', { name: 'Change settings' }).click();
+    const settings = async () => {
+      const accounts = (await sluice.admin('accounts', 'list')) as {
+        account_id: string;
+        settings: { due_days: number; confirm_from: number | 'none' };
+      }[];
+      return accounts.find(({ account_id }) => account_id === accountId)?.settings;
+    };
+    await until(async () => (await settings())?.due_days === 20, 'the setting is changed');
+    assert.equal((await settings())?.confirm_from, 5);
+  });
+
+  test('a page names nobody as having suppressed a user whom an identification has suppressed', async () => {
+    const own = await createTestAccount(sluice, 'Joined');
+    const page = await newPage();
+    await enter(page, sluice, 'earlier@desk.example', 'privacy', own.accountId);
+    const suppress = (who: Page, identity: string) =>
+      who.evaluate(
+        `fetch('/admin/v1/accounts/${own.accountId}/user_suppression', { method: 'POST',
+          headers: { 'sluice-console': '1', 'content-type': 'application/json' },
+          body: JSON.stringify({ users: [{ identity: '${identity}' }], suppress: true }) }).then(({ status }) => status)`,
+      );
+    assert.equal(await suppress(page, 'joins@desk.example'), 200);
+    // As if that had been long ago.
+    const lines = () =>
+      sluice.rows(
+        `SELECT 1 FROM audit_log WHERE actor_name = 'earlier@desk.example' AND action = 'suppress_users' AND stage = 1`,
+      );
+    await until(async () => (await lines()).length > 0, 'the line is stored');
+    await sluice.rows(`DELETE FROM audit_log WHERE actor_name = 'earlier@desk.example'`);
+    const other = await newPage();
+    await enter(other, sluice, 'other@desk.example', 'privacy', own.accountId);
+    assert.equal(await suppress(other, 'somebody-else@desk.example'), 200);
+    const identified = { app_id: own.appIds[0], user_id: '7700', identity: 'joins@desk.example' };
+    assert.ok(isAccepted(await post(sluice.baseUrl, paths.identify, identified)));
+    const token = await getToken(sluice, own);
+    const isJoined = async () => {
+      const found = await fetch(`${sluice.baseUrl}/api/public/v0/user_suppression?user_id=7700`, {
+        headers: { authorization: `Bearer ${token}` },
+      });
+      return ((await found.json()) as { suppressed: boolean }).suppressed;
+    };
+    await until(isJoined, 'the user is joined');
+    await openPage(page, 'Users');
+    await page.getByLabel('By').selectOption('user_id');
+    await page.getByLabel('Name', { exact: true }).fill('7700');
+    const asked: string[] = [];
+    page.on('request', (request) => asked.push(request.url()));
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    const about = page.getByRole('region', { name: 'The user', exact: true });
+    await about.getByText('suppressed', { exact: true }).waitFor();
+    await page.getByText('No deletion of the last 30 days named this user.').waitFor();
+    assert.doesNotMatch(asked.join(), /action=suppress_users,submit_deletion/, 'the page asks for nobody');
+    assert.doesNotMatch(String(await about.textContent()), /by other@desk/);
   });
 
   test('a list is previewed without a click, and the preview says if it found nobody', async () => {

@@ -14,18 +14,20 @@ import { may } from '../session.js';
 type Signed = Answer<'showCertificate'>;
 type Certificate = Signed['certificate'];
 
+const submitters: Readonly<Record<NonNullable<Certificate['submitted_by']> | 'api_key', string>> = {
+  api_key: 'a program with an API key',
+  program_key: 'a program with a key of its own',
+  admin_token: 'a program with ADMIN_TOKEN',
+  person: 'a person of the console',
+};
+
 /** Who submitted a deletion, as far as the reader may know it. */
 async function submitterOf({
   deletion_request_id: id,
   account_id,
   submitted_by,
 }: Certificate): Promise<string> {
-  const kind =
-    submitted_by === undefined
-      ? 'a program with an API key'
-      : submitted_by === 'person'
-        ? 'a person of the console'
-        : 'a program with ADMIN_TOKEN';
+  const kind = submitters[submitted_by ?? 'api_key'];
   if (!may('listAudit')) return kind;
   const query = `account_id=${part(account_id)}&action=submit_deletion&deletion_request_id=${part(id)}`;
   const lines = await call<Answer<'listAudit'>>('GET', `/audit?${query}`);

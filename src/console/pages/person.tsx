@@ -90,7 +90,9 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
             <>
               {' '}
               since <Time at={name.suppression.since} />
-              <Why account={account} since={name.suppression.since} />
+              {name.suppression.app_ids === undefined && (
+                <Why account={account} since={name.suppression.since} />
+              )}
             </>
           )}
           {name.suppression.app_ids !== undefined &&
@@ -104,7 +106,7 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
 
 /**
  * Who suppressed a user, and why. A suppression stores only its time, so this is known only if the audit log has exactly one change in the
- * minute before it.
+ * minute before it. Names that are suppressed in single environments may have been joined by an identification, which is no such change.
  */
 function Why({ account, since }: { readonly account: Account; readonly since: string }) {
   const from = new Date(Date.parse(since) - 60_000).toISOString();
