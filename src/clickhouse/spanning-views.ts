@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { tables } from '../contract/records.js';
 import { readRow, readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
-import { changeDefinition } from './definitions.js';
+import { changeDefinition, NoRoom } from './definitions.js';
 import { shardNumberSpacing } from './store.js';
 
 /** The views that span all servers: one of each kind of record, and the views that join them. */
@@ -21,14 +21,21 @@ const localViews: readonly string[] = [
   'user_events',
 ];
 
+type LocalView = {
+  readonly name: string;
+  readonly select: string;
+  /** The statement that creates it. */
+  readonly creation: string;
+};
+
 /**
- * The statements that create the local views, derived from the migrations for a single server. `hidden`: shards whose rows on this
- * server must not be shown, since they are being moved.
+ * The local views, derived from the migrations for a single server. `hidden`: shards whose rows on this server must not be shown, since
+ * they are being moved.
  */
-export function localViewStatements(
+function describeLocalViews(
   migrations: readonly { readonly sql: string }[],
-  hidden: readonly number[] = [],
-): string[] {
+  hidden: readonly number[],
+): LocalView[] {
   return localViews.map((view) => {
     const creation = new RegExp(
       `^CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?${view} \\{\\{on_cluster\\}\\}([^]*?) AS\\n([^]*)$`,
@@ -38,11 +45,12 @@ export function localViewStatements(
     if (found === undefined) throw new Error(`no migration makes the view ${view}`);
     // The comments of the view and its columns come before the SELECT.
     const [, described = '', select = ''] = found;
+    const name = `local_${view}`;
     const here = select
       .trim()
       .replace(new RegExp(`\\b(FROM|JOIN)(\\s+)(${localViews.join('|')})\\b`, 'g'), '$1$2local_$3')
       .replace(/ WHERE app_id != ''$/, ` WHERE app_id != ''${isShown(hidden)}`);
-    return `CREATE OR REPLACE VIEW local_${view}${described} AS\n${here}`;
+    return { name, select: here, creation: `CREATE OR REPLACE VIEW ${name}${described} AS\n${here}` };
   });
 }
 
@@ -57,7 +65,8 @@ export type ShardPlaces = {
 };
 
 /**
- * Creates or replaces the local views of a server: they hide shards that are stored elsewhere while the server may have rows of them.
+ * Creates or replaces the local views of a server: they hide shards that are stored elsewhere while the server may have rows of them. On a
+ * full disk, views that show the right rows stay as they are, so a deployment that has stopped there starts again.
  * Shards may be moved meanwhile, and several processes may create the views. So each process repeats this until the moves that it read
  * have not changed. `readPlaces` must include a step of a move before the move creates the views.
  */
@@ -71,10 +80,28 @@ export async function makeLocalViews(
   for (;;) {
     const hidden = hiddenOn(index, await readPlaces());
     if (isDeepStrictEqual(made, hidden)) return;
-    const names = localViews.map((view) => `local_${view}`);
-    await changeDefinition(client, names, ...localViewStatements(migrations, hidden));
+    const views = describeLocalViews(migrations, hidden);
+    await changeDefinition(
+      client,
+      views.map(({ name }) => name),
+      ...views.map(({ creation }) => creation),
+    ).catch(async (error: unknown) => {
+      if (!(error instanceof NoRoom) || !(await areMade(client, views))) throw error;
+    });
     made = hidden;
   }
+}
+
+/** Whether a server has these views with these SELECTs. ClickHouse keeps a SELECT in its own form, with the database before each name. */
+async function areMade(client: ClickHouseClient, views: readonly LocalView[]): Promise<boolean> {
+  const plain = (select: string) => `replaceAll(${select}, concat(database, '.'), '')`;
+  const { made } = await readRow<{ made: string }>(client, {
+    query: `SELECT toString(countIf(${plain('as_select')} = ${plain('formatQuerySingleLine(selects[name])')})) AS made
+      FROM (SELECT database, name, as_select, {selects:Map(String, String)} AS selects FROM system.tables
+        WHERE database = currentDatabase() AND mapContains(selects, name))`,
+    query_params: { selects: Object.fromEntries(views.map(({ name, select }) => [name, select])) },
+  });
+  return Number(made) === views.length;
 }
 
 function hiddenOn(index: number, { servers, moves = [] }: ShardPlaces = { servers: [] }): readonly number[] {

@@ -43,7 +43,10 @@ export type CreateOptions = {
   readonly keepDays?: number | undefined;
 };
 
-/** Makes a backup, or continues an interrupted one; settles when it is on the disks. Only one process at a time makes a given backup. */
+/**
+ * Makes a backup, or continues an interrupted one; settles when it is on the disks. Only one is made at a time: each looks whether there is
+ * room before it begins.
+ */
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
   checkPlainTables(config);
@@ -55,13 +58,14 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     throw new AdministrationError(`a backup is kept for 1 to ${backups.keepDaysMax} days`);
   const keepMs = keepDays * 24 * 60 * 60_000;
   await checkAllReachable(clickhouse);
-  const made = await withProcessLock(redis, registryKeys.backupLock(name), async (lock) => {
+  const made = await withProcessLock(redis, registryKeys.backupLock, async (lock) => {
     const moved = await movesEnded(redis);
     const tables = await tablesInUse(context);
     if (await isRestoring(context))
       throw new AdministrationError(
         'a backup is being restored, or its restore was interrupted: finish that first',
       );
+    await checkNoOtherIsMade(clickhouse, name);
     // A server that was set back has users again that a restore would take for already deleted.
     await assertCurrent(redis, clickhouse);
     const claim: Backup = {
@@ -78,8 +82,16 @@ export async function createBackup(context: AdminContext, options: CreateOptions
       throw new AdministrationError(`there is already a backup ${name}`);
     return makeParts(context, backup, base, isContinued, lock);
   });
-  if (made === 'locked') throw new AdministrationError(`another process is making the backup ${name}`);
+  if (made === 'locked') throw new AdministrationError('another process is making a backup');
   return made;
+}
+
+/** Rejects with AdministrationError while a server makes another backup, which it continues after its process was killed. */
+async function checkNoOtherIsMade(clickhouse: ClickHouseClient, name: string): Promise<void> {
+  for (const client of serversOf(clickhouse).all)
+    for (const [part, status] of await backupStates(client))
+      if (status === 'CREATING_BACKUP' && part.split(/[./]/)[0] !== name)
+        throw new AdministrationError(`ClickHouse is making the backup ${part}: wait until that is done`);
 }
 
 /**
@@ -116,19 +128,21 @@ async function makeParts(
       crash('rows_backed_up');
       return first + (await makeKeysBackup(client, database, backupOf(name, server), isContinued));
     };
-    const [primary, ...others] = serversOf(clickhouse).all;
-    const sizes = [await make(primary, 0)];
-    crash('home_backed_up');
-    sizes.push(...(await Promise.all(others.map((client, index) => make(client, index + 1)))));
+    const servers = serversOf(clickhouse).all;
+    let bytes = 0;
+    // One after another, since several may share the disk for backups.
+    for (const [server, client] of servers.entries()) {
+      bytes += await make(client, server);
+      if (server === 0) crash('home_backed_up');
+    }
     if ((await movesEnded(redis)) !== (backup.moved ?? 0))
       throw new BackupFailed('a shard was moved meanwhile');
     const tables = await tablesInUse(context);
     if (backup.tables !== undefined && backup.tables !== tables)
       throw new BackupFailed('another backup was restored meanwhile');
     crash('parts_compared');
-    await markEnd(primary, database, name, isContinued);
+    await markEnd(servers[0], database, name, isContinued);
     crash('end_marked');
-    const bytes = sizes.reduce((sum, size) => sum + size, 0);
     const complete = { ...backup, ended_at: new Date().toISOString(), bytes };
     if (!(await noteBackup(redis, complete))) throw new BackupFailed('its entry in the registry is gone');
     return viewOf(complete, 'complete');

@@ -217,7 +217,7 @@ const keptKeys = [
   registryKeys.restoreLock,
   registryKeys.restoringBackup,
   registryKeys.maintenanceLock,
-  registryKeys.backupLock(''),
+  registryKeys.backupLock,
   registryKeys.metrics(''),
 ];
 

@@ -141,8 +141,8 @@ export const registryKeys = {
   restoringBackup: '{registry}:restoring_backup',
   /** Held by the process that restores a backup, from its first step to its last. */
   restoreLock: '{registry}:restore_lock',
-  /** Held by the process that makes the backup of this name. */
-  backupLock: (name: string) => `{registry}:backup_lock:${name}`,
+  /** Held by the process that makes a backup. */
+  backupLock: '{registry}:backup_lock',
   /** Present for a while after a round of deletions, so that requests gather for the next one. */
   deletionRound: '{registry}:deletion_round',
   /** Present for a while after a round that only erases has begun. */

@@ -93,9 +93,7 @@ async function holdDeletions(held: boolean): Promise<void> {
 async function killAt(point: string, ...words: readonly string[]): Promise<void> {
   const killed = runProgram('src/admin/main.js', words, { ...sluice.env, CRASH_AT: point });
   await assert.rejects(killed, /ended with SIGKILL/, point);
-  await withRedis(sluice, (redis) =>
-    redis.del(registryKeys.restoreLock, registryKeys.backupLock(words[2] ?? '')),
-  );
+  await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.backupLock));
 }
 
 function restore(name: string): Promise<RestoredBackup> {

@@ -356,7 +356,7 @@ test('a paused process whose backup fails does not remove the entry of a backup 
   gate.hold(startsWith('BACKUP TABLE'));
   const paused = runAdmin(['backup', 'create', 'overtaken'], { ...sluice.env, CLICKHOUSE_URL: gate.url });
   await untilHeld(gate);
-  const lock = registryKeys.backupLock('overtaken');
+  const lock = registryKeys.backupLock;
   await withRedis(sluice, (redis) => redis.set(lock, 'another', 'PX', 60_000));
   await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'overtaken.keys')");
   gate.release();
@@ -380,7 +380,7 @@ test('a process that was paused until another one had completed its backup does 
     healthyDeadlineMs: 60_000,
   });
   paused.sigstop();
-  await withRedis(sluice, (redis) => redis.del(registryKeys.backupLock('completed')));
+  await withRedis(sluice, (redis) => redis.del(registryKeys.backupLock));
   const made = (await sluice.admin('backup', 'create', 'completed')) as BackupView;
   gate.release();
   paused.sigcont();
@@ -392,6 +392,26 @@ test('a process that was paused until another one had completed its backup does 
     made,
   );
   assert.equal(await keepsHashes('completed'), true);
+});
+
+test('no backup is made beside another one, even one whose process was killed', async () => {
+  await withRedis(sluice, (redis) => redis.set(registryKeys.backupLock, 'another', 'PX', 1_500));
+  const begunMs = performance.now();
+  await sluice.admin('backup', 'create', 'after');
+  assert.ok(performance.now() - begunMs > 1_000, 'it has waited');
+  await sluice.clickhouse.query(
+    `CREATE TABLE sluice.slow ENGINE = MergeTree ORDER BY tuple()
+    AS SELECT randomString(1048576) AS text FROM numbers(4)`,
+  );
+  const backup = `BACKUP TABLE sluice.slow TO Disk('backups', 'slow.keys') ASYNC`;
+  await sluice.clickhouse.query(`${backup} SETTINGS max_backup_bandwidth = 100000`);
+  await assert.rejects(
+    sluice.admin('backup', 'create', 'beside'),
+    /ClickHouse is making the backup slow.keys: wait until that is done/,
+  );
+  await sluice.clickhouse.query("KILL QUERY WHERE startsWith(query, 'BACKUP TABLE sluice.slow') SYNC");
+  await sluice.clickhouse.query('DROP TABLE sluice.slow SYNC');
+  await sluice.admin('backup', 'create', 'beside');
 });
 
 test('no backup is made while a restore runs, and one during which a backup was restored fails', async () => {

@@ -7,13 +7,14 @@ import { join } from 'node:path';
 import { afterEach, test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
+import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { withMaintenanceLock } from '../../src/privacy/deletion/maintenance-lock.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createCutDisk } from '../chaos/cut-disk.js';
 import { createSmallDisk } from '../chaos/small-disk.js';
 import { findTools, type Tool } from '../chaos/tools.js';
 import { createTestAccount } from '../harness/accounts.js';
-import { type ClickHouseHandle, startClickHouse } from '../harness/clickhouse.js';
+import { type ClickHouseHandle, startClickHouse, startClickHouseServers } from '../harness/clickhouse.js';
 import {
   getToken,
   readStatus,
@@ -189,6 +190,37 @@ test(
 );
 
 test(
+  'several servers start again on a full disk if each view shows what it should',
+  needs('mount'),
+  async () => {
+    const dir = disks.tmpfs();
+    const servers = await startClickHouseServers(2, undefined, dir);
+    open.push(
+      () => servers[0]?.remove(),
+      () => servers[1]?.remove(),
+    );
+    const migrateAll = () =>
+      migrateServers({ urls: servers.map(({ url }) => url), database: 'sluice', cluster: 'sluice' });
+    const untilIdle = async () => {
+      for (const server of servers)
+        await until(async () => (await server.query(underWay)).trim() === '0', 'nothing is being written');
+    };
+    await migrateAll();
+    await untilIdle();
+    fill(dir);
+    await migrateAll();
+
+    free(dir);
+    await servers[1]?.query(
+      "CREATE OR REPLACE VIEW sluice.local_events AS SELECT * FROM sluice.stored_events WHERE app_id != ''",
+    );
+    await untilIdle();
+    fill(dir);
+    await assert.rejects(migrateAll(), NoRoom);
+  },
+);
+
+test(
   'a backup without room is refused before it fills the disk, and records are stored',
   needs('mount'),
   async () => {
@@ -228,5 +260,38 @@ test(
     leaveRoom();
     const third = (await sluice.admin('backup', 'create', 'masked', '--base', 'large')) as { bytes: number };
     assert.ok(third.bytes < room);
+  },
+);
+
+test(
+  'servers that share a disk back up one after another, so that none fills it, and records are stored',
+  needs('mount'),
+  async () => {
+    const dir = disks.tmpfs();
+    const clickhouses = await startClickHouseServers(3, undefined, dir);
+    for (const clickhouse of clickhouses) open.push(() => clickhouse.remove());
+    const [clickhouse] = clickhouses as [ClickHouseHandle];
+    const env = {
+      CLICKHOUSE_URL: clickhouses.map(({ url }) => url).join(),
+      CLICKHOUSE_DATABASE: 'sluice',
+      CLICKHOUSE_CLUSTER: 'sluice',
+      SHARDS: '3',
+    };
+    const sluice = await startSluice({ clickhouse, env });
+    open.push(() => sluice.stop());
+    for (const other of clickhouses.slice(1))
+      await other.query(
+        `CREATE TABLE sluice.own ENGINE = MergeTree ORDER BY tuple()
+        AS SELECT randomString(1048576) AS text FROM numbers(35)`,
+      );
+    // Enough for one of the two, beside what ClickHouse leaves free.
+    const { bavail, bsize } = statfsSync(dir);
+    spawnSync('fallocate', ['-l', String(bavail * bsize - 65 * 1024 * 1024), join(dir, 'ballast-large')]);
+    await assert.rejects(
+      sluice.admin('backup', 'create', 'shared'),
+      /ClickHouse's disk for backups has \d+ MiB free, but a backup needs \d+ MiB: make room on it/,
+    );
+    await sendEvents(sluice, sluice.appId, 'stay', [{ identity: 'ada' }]);
+    await untilStored(sluice);
   },
 );

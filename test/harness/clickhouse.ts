@@ -109,12 +109,13 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
   });
 }
 
-/** Starts several servers that are one cluster, in their order. The first one's `remove` removes the data of all. */
+/** Starts several servers that are one cluster, in their order. The first one's `remove` removes the data of all, unless their folder was given. */
 export async function startClickHouseServers(
   count: number,
   prepare?: (folder: string) => void,
+  given?: string,
 ): Promise<ClickHouseHandle[]> {
-  const dir = tempDir('clickhouse');
+  const dir = given ?? tempDir('clickhouse');
   const [port, tcpPort] = [await freePorts(count), await freePorts(count)];
   const env = { CLICKHOUSE_SERVERS: String(count) };
   const servers: ClickHouseHandle[] = [];
@@ -125,7 +126,7 @@ export async function startClickHouseServers(
       await startClickHouse({
         ...(number === 1 ? {} : { tester: (first as ClickHouseHandle).tester }),
         dir,
-        ownsDir: number === 1,
+        ownsDir: number === 1 && given === undefined,
         number,
         port: port + number - 1,
         tcpPort: tcpPort + number - 1,

@@ -483,7 +483,7 @@ async function killedAdmin(point: string, ...args: readonly string[]): Promise<v
   await assert.rejects(killed, /ended with SIGKILL/, point);
   // Removes the locks of the killed process, so that the next one need not wait until they expire.
   await withRedis(sluice, (redis) =>
-    redis.del(registryKeys.restoreLock, registryKeys.maintenanceLock, registryKeys.backupLock(args[2] ?? '')),
+    redis.del(registryKeys.restoreLock, registryKeys.maintenanceLock, registryKeys.backupLock),
   );
 }
 
