@@ -10,14 +10,16 @@ import { lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.
 import type { User } from '../privacy/suppression/names.js';
 import { accountNamed, environmentsOf, readLoadedRegistry } from '../registry/registry.js';
 import { byServer } from '../registry/shard-servers.js';
-import { inTime, readUser } from './users.js';
+import { readHeld, readUser } from './users.js';
 
 /** Where data about a user is held, under every name that belongs to the given one, and which of these names are suppressed. */
 export async function showUserEverywhere(context: AdminContext, accountId: string, named: unknown) {
   const user = readUser(named);
   const { appIds, secret } = await accountOf(context, accountId);
-  const names = await inTime(namesEverywhere(context.clickhouse, appIds, user));
-  const places = await inTime(lookUpEverywhere(context.clickhouse, appIds, names));
+  const { names, places } = await readHeld(context, async () => {
+    const names = await namesEverywhere(context.clickhouse, appIds, user);
+    return { names, places: await lookUpEverywhere(context.clickhouse, appIds, names) };
+  });
   const suppressions = await Promise.all(
     names.map((name) => lookUpSuppression(context.redis, secret, accountId, appIds, name)),
   );
@@ -33,10 +35,13 @@ export async function showSimilarEverywhere(context: AdminContext, accountId: st
   const { identity } = readUser(named);
   if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
   const { appIds } = await accountOf(context, accountId);
-  const similar = new Set<string>();
-  for (const [client, ofServer] of byServer(context.clickhouse, appIds))
-    for (const other of await inTime(findSimilar(client, ofServer, identity))) similar.add(other);
-  return { account_id: accountId, similar: [...similar].sort() };
+  const similar = await readHeld(context, async () => {
+    const found = new Set<string>();
+    for (const [client, ofServer] of byServer(context.clickhouse, appIds))
+      for (const other of await findSimilar(client, ofServer, identity)) found.add(other);
+    return [...found].sort();
+  });
+  return { account_id: accountId, similar };
 }
 
 /** The deletions and exports of the account that concern a user. */
@@ -44,7 +49,7 @@ export async function showRequestsOf(context: AdminContext, accountId: string, n
   const user = readUser(named);
   const { redis, clickhouse } = context;
   const { appIds, secret } = await accountOf(context, accountId);
-  const names = await inTime(namesEverywhere(clickhouse, appIds, user));
+  const names = await readHeld(context, () => namesEverywhere(clickhouse, appIds, user));
   const targets = names.map(({ identity, userId }) =>
     identity === undefined ? (`u${userId}` as const) : (`i${identity}` as const),
   );

@@ -20,7 +20,7 @@ import {
   readLoadedRegistry,
   readRegistry,
 } from '../registry/registry.js';
-import { clickhouseOf } from '../registry/shard-servers.js';
+import { clickhouseOf, readWhereStored } from '../registry/shard-servers.js';
 import { deploymentOf, targetsOfUsers } from './exports.js';
 
 /** Reads the one user that is named, by exactly one of identity, user_id and anonymous_id. */
@@ -35,13 +35,15 @@ export async function showUser(context: AdminContext, appId: string, named: unkn
   const user = readUser(named);
   const { redis } = context;
   const { accountId, appIds, secret } = await environmentOf(context, appId);
-  const clickhouse = clickhouseOf(context.clickhouse, appId);
-  const found = await inTime(lookUpUser(clickhouse, appId, user));
-  const name: User = found.identity === null ? user : { identity: found.identity };
+  const held = await readHeld(context, async () => {
+    const clickhouse = clickhouseOf(context.clickhouse, appId);
+    const found = await lookUpUser(clickhouse, appId, user);
+    return { ...found, ...(withEvents ? { events: await countUserEvents(clickhouse, appId, user) } : {}) };
+  });
+  const name: User = held.identity === null ? user : { identity: held.identity };
   return {
     app_id: appId,
-    ...found,
-    ...(withEvents ? { events: await inTime(countUserEvents(clickhouse, appId, user)) } : {}),
+    ...held,
     suppression: await lookUpSuppression(redis, secret, accountId, appIds, name),
   };
 }
@@ -50,8 +52,8 @@ export async function showUser(context: AdminContext, appId: string, named: unkn
 export async function showEventCounts(context: AdminContext, appId: string, named: unknown) {
   const user = readUser(named);
   await environmentOf(context, appId);
-  const events = await inTime(countUserEvents(clickhouseOf(context.clickhouse, appId), appId, user));
-  return { app_id: appId, events };
+  const read = () => countUserEvents(clickhouseOf(context.clickhouse, appId), appId, user);
+  return { app_id: appId, events: await readHeld(context, read) };
 }
 
 /** Identities that look like the named one. */
@@ -59,10 +61,8 @@ export async function showSimilarUsers(context: AdminContext, appId: string, nam
   const { identity } = readUser(named);
   await environmentOf(context, appId);
   if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
-  return {
-    app_id: appId,
-    similar: await inTime(findSimilar(clickhouseOf(context.clickhouse, appId), [appId], identity)),
-  };
+  const read = () => findSimilar(clickhouseOf(context.clickhouse, appId), [appId], identity);
+  return { app_id: appId, similar: await readHeld(context, read) };
 }
 
 /** A page of a user's events. */
@@ -78,10 +78,8 @@ export async function showUserEvents(
   const after = cursor === undefined ? undefined : readCursor(cursor);
   if (cursor !== undefined && after === undefined)
     throw new AdministrationError('cursor must come from an earlier answer');
-  return {
-    app_id: appId,
-    ...(await inTime(readTimeLine(clickhouseOf(context.clickhouse, appId), appId, user, { event, after }))),
-  };
+  const read = () => readTimeLine(clickhouseOf(context.clickhouse, appId), appId, user, { event, after });
+  return { app_id: appId, ...(await readHeld(context, read)) };
 }
 
 /** Refuses a name that no event can have, since ClickHouse's URL, which carries the parameters, could not hold it. */
@@ -137,6 +135,14 @@ export function isTimeout(error: unknown): boolean {
 
 /** ClickHouse takes too long at the moment; the caller may try again later. */
 export class TakesTooLong extends Unavailable {}
+
+/** Reads what is held about users. A timeout becomes a refusal that says what to do instead. */
+export function readHeld<Result>(
+  { redis, clickhouse }: Pick<AdminContext, 'redis' | 'clickhouse'>,
+  read: () => Promise<Result>,
+): Promise<Result> {
+  return inTime(readWhereStored(redis, clickhouse, read));
+}
 
 /** Turns a query's timeout into a refusal that says what to do instead. */
 export async function inTime<Result>(

@@ -150,6 +150,25 @@ export async function readUnmoved<T>(
   return asked.some(servers.isMoving) || places() !== before ? 'moved' : result;
 }
 
+/** Reads rows on the servers that have them, and reads them again if a shard was moved meanwhile: rows may have been missed. */
+export async function readWhereStored<T>(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  read: () => Promise<T>,
+): Promise<T> {
+  const servers = serversOf(clickhouse);
+  const places = async () => {
+    await refreshShardTable(redis, servers);
+    return JSON.stringify(servers.table()?.servers);
+  };
+  for (let before = await places(); ; ) {
+    const result = await read();
+    const now = await places();
+    if (now === before) return result;
+    before = now;
+  }
+}
+
 /** At the start of a process: prints in one line what is wrong with CLICKHOUSE_URL, and ends the process. */
 export function exitAfter(error: unknown): never {
   if (!(error instanceof AdministrationError)) throw error;

@@ -5,9 +5,11 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before } from 'node:test';
 import type { ShardView } from '../../src/admin/shards.js';
+import { showUserEverywhere } from '../../src/admin/user-everywhere.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
 import { endOwnership, removeRows, takeOver } from '../../src/clickhouse/move-rows.js';
+import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
 import { readConfig } from '../../src/config.js';
 import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
@@ -18,6 +20,7 @@ import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { type ShardServers, shardServersKey } from '../../src/registry/documents.js';
 import { readMirror } from '../../src/registry/mirror.js';
+import { refreshShardTable } from '../../src/registry/shard-servers.js';
 import { type IndexOptions, indexKeys } from '../../workers/index-keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { runAdmin, runMigrations } from '../harness/administration.js';
@@ -498,4 +501,31 @@ test('a moved shard leaves no masked row behind', async () => {
   assert.equal(await ask(0, onDisk), '0');
   await ask(0, "ALTER TABLE stored_events DELETE WHERE identity = 'not'");
   await endOwnership(client, owned.shard);
+});
+
+test('a look-up that stands still during a move shows what is held on the other server', async () => {
+  await withWorker(() => send('looked up'));
+  const clickhouse = connectServers(
+    sluice.clickhouses.map(({ testerUrl }) => testerUrl),
+    'sluice',
+  );
+  await refreshShardTable(redis, serversOf(clickhouse));
+  // From now on the first query to the former server waits until the shard has moved.
+  const exec = clickhouse.exec.bind(clickhouse);
+  let moving: Promise<unknown> | undefined;
+  clickhouse.exec = async (asked: Parameters<typeof exec>[0]) => {
+    moving ??= move(1);
+    await moving;
+    return exec(asked);
+  };
+  try {
+    const context = { redis, clickhouse, config: readConfig(sluice.env), log };
+    const environment = await redis.hget(registryKeys.documents, `environment:${appIds.get(shard)}`);
+    const { account_id } = JSON.parse(environment ?? '') as { account_id: string };
+    const { places } = await showUserEverywhere(context, account_id, { identity: 'ada' });
+    assert.ok(places.find(({ app_id }) => app_id === appIds.get(shard))?.events);
+  } finally {
+    await clickhouse.close();
+    await move(0);
+  }
 });
