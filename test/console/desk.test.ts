@@ -363,6 +363,25 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     assert.doesNotMatch(String(await about.textContent()), /by other@desk/);
   });
 
+  test('a user id that is somebody else in each environment is shown as all of them', async () => {
+    const own = await createTestAccount(sluice, 'Shared device');
+    for (const [app_id, identity] of [
+      [own.appIds[0], 'ada@device.example'],
+      [own.appIds[1], 'bob@device.example'],
+    ])
+      assert.ok(isAccepted(await post(sluice.baseUrl, paths.identify, { app_id, user_id: '7', identity })));
+    await untilStored(sluice);
+    const page = await newPage();
+    await enter(page, sluice, 'device@desk.example', 'privacy', own.accountId);
+    await openPage(page, 'Users');
+    await page.getByLabel('By').selectOption('user_id');
+    await page.getByLabel('Name', { exact: true }).fill('7');
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await page.getByRole('heading', { name: 'ada@device.example and bob@device.example' }).waitFor();
+    await page.getByText('7 is not the same user in every environment.').waitFor();
+    await checkReadable(page, 'A user id of two users');
+  });
+
   test('a list is previewed without a click, and the preview says if it found nobody', async () => {
     const page = await newPage();
     await enter(page, sluice, 'previews@desk.example', 'privacy', account.accountId);

@@ -32,11 +32,17 @@ export function PersonFound(props: {
   const [chosen, setChosen] = useState(0);
   const place = places[chosen];
   const [submitted, setSubmitted] = useState<readonly Deletion[]>([]);
-  const title = names.find(({ identity }) => identity !== undefined)?.identity ?? props.name;
+  const identities = names.flatMap(({ identity }) => identity ?? []);
   return (
     <>
       <section class="card" aria-label="The user">
-        <h2 class="name">{title}</h2>
+        <h2 class="name">{identities.length === 0 ? props.name : identities.join(' and ')}</h2>
+        {identities.length > 1 && (
+          <p class="problem">
+            {props.name} is not the same user in every environment. Whatever you do here concerns all of them,
+            in every environment.
+          </p>
+        )}
         <Suppressions names={names} account={account} />
         {places.length === 0 ? (
           <p role="status">
