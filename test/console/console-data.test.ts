@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe } from 'node:test';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { beginLive } from '../../src/admin/live.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -23,6 +23,7 @@ import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { filesOfArchive } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
 import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
+import { test } from '../support/test.js';
 
 /** The text of the file that a link downloads. */
 async function downloaded(page: Page, link: Locator): Promise<string> {
@@ -442,12 +443,14 @@ describe('the console', { skip }, () => {
       [1, 10_000],
     );
     await page.getByRole('button', { name: 'Delete the other 1 user' }).waitFor();
-    // Another list, pasted from another program, has as many users as one request takes, and keeps nothing of the first list.
-    const pasted = Array.from({ length: 10_000 }, (_, index) => `pasted${index}@example.com`).join('\n');
-    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(pasted)})`);
-    await page.getByLabel('Users, one per line').focus();
-    await page.keyboard.press('Control+A');
-    await page.keyboard.press('Control+V');
+    // Another list has as many users as one request takes, and keeps nothing of the first list. It comes in a file, since a browser takes
+    // long to replace what stands in the field.
+    const others = Array.from({ length: 10_000 }, (_, index) => `other${index}@example.com`);
+    await file.setInputFiles({
+      name: 'others.txt',
+      mimeType: 'text/plain',
+      buffer: Buffer.from(others.join('\n')),
+    });
     await page.getByText('10,000 users to delete.').waitFor();
     const button = page.getByRole('button', { name: 'Delete 10,000 users' });
     for (const wrong of ['', '1000', '10001']) {
@@ -749,7 +752,6 @@ describe('the console', { skip }, () => {
       'ada\u200b@example.com': ['U+200B'],
       'grace\u200d\u200d@example.com': ['U+200D', 'U+200D'],
       'jos\u00e9\u200e': ['U+200E'],
-      'alan\u034f': ['U+034F'],
       'می\u200cخواهم': [],
       '\u2764\ufe0f\u200d\u{1f525}': [],
     };
@@ -775,14 +777,14 @@ describe('the console', { skip }, () => {
     }
   });
 
-  test('axe finds nothing on pages with data, in dialogs, and on the pages beside the console', async () => {
-    const page = await newPage();
-    await enter(page, sluice, 'axe@example.com', 'operator');
-    await page.getByLabel('Account', { exact: true }).selectOption(account.accountId);
-    for (const [width, colorScheme] of [
-      [1280, 'dark'],
-      [360, 'light'],
-    ] as const) {
+  for (const [look, width, colorScheme] of [
+    ['wide and dark', 1280, 'dark'],
+    ['narrow and light', 360, 'light'],
+  ] as const)
+    test(`axe finds nothing on pages with data, ${look}, in dialogs, and on the pages beside the console`, async () => {
+      const page = await newPage();
+      await enter(page, sluice, `axe-${width}@example.com`, 'operator');
+      await page.getByLabel('Account', { exact: true }).selectOption(account.accountId);
       await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
       const check = (what: string) => checkReadable(page, `${what} at ${width}`);
@@ -810,18 +812,17 @@ describe('the console', { skip }, () => {
       await page.getByLabel('Users, one per line').fill('a@example.com');
       await check('a new deletion');
       await page.getByRole('button', { name: 'Cancel' }).click();
-    }
-    await page.context().clearCookies();
-    await page.goto(sluice.adminUrl);
-    await page.getByRole('form', { name: 'Sign in' }).waitFor();
-    await checkReadable(page, 'the sign-in');
-    for (const path of ['/visualizer', '/demo']) {
-      await page.goto(`${sluice.adminUrl}${path}`);
-      await page.getByRole('heading', { level: 1 }).waitFor();
-      await page.getByRole('link', { name: 'Console', exact: true }).waitFor();
-      await checkReadable(page, path);
-    }
-  });
+      await page.context().clearCookies();
+      await page.goto(sluice.adminUrl);
+      await page.getByRole('form', { name: 'Sign in' }).waitFor();
+      await check('the sign-in');
+      for (const path of ['/visualizer', '/demo']) {
+        await page.goto(`${sluice.adminUrl}${path}`);
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.getByRole('link', { name: 'Console', exact: true }).waitFor();
+        await check(path);
+      }
+    });
 
   test('open pages say that the service is away, and recover by themselves when it is back', async () => {
     const [viewer, watcher, reader, leaver] = [

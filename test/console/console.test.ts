@@ -1,7 +1,7 @@
 // The console in a real browser: each role from its invitation to its main task.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { type TOTP, URI } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
@@ -14,6 +14,7 @@ import { until } from '../harness/wait.js';
 import { ConsolePage, password, signedIn } from '../support/console.js';
 import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 import { client, startProvider, type TestProvider } from '../support/provider.js';
+import { test } from '../support/test.js';
 
 const skip = withoutBrowser();
 
@@ -580,15 +581,15 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('axe finds nothing on any page, wide and narrow, light and dark, and neither pages nor tables scroll sideways', async () => {
-    const page = await newPage();
-    await enter(page, sluice, 'axe@example.com', 'operator');
-    const links = await page.getByRole('navigation').getByRole('link').allTextContents();
-    assert.ok(links.length >= 2);
-    for (const [width, colorScheme] of [
-      [1280, 'light'],
-      [360, 'dark'],
-    ] as const) {
+  for (const [look, width, colorScheme] of [
+    ['wide and light', 1280, 'light'],
+    ['narrow and dark', 360, 'dark'],
+  ] as const)
+    test(`axe finds nothing on any page, ${look}, and neither pages nor tables scroll sideways`, async () => {
+      const page = await newPage();
+      await enter(page, sluice, `axe-${width}@example.com`, 'operator');
+      const links = await page.getByRole('navigation').getByRole('link').allTextContents();
+      assert.ok(links.length >= 2);
       await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
       for (const name of links) {
@@ -609,9 +610,8 @@ describe('the console', { skip }, () => {
           `the link ${name} is in sight`,
         );
       }
-    }
-    assert.deepEqual(faults, []);
-  });
+      assert.deepEqual(faults, []);
+    });
 
   test('draws the reference of the API with the account’s app_id, in a frame without an origin that axe and the keyboard go through', async () => {
     const page = await newPage();
@@ -644,17 +644,6 @@ describe('the console', { skip }, () => {
       'null',
       'refused',
     ]);
-  });
-
-  test('an open page recovers by itself after the service was away', async () => {
-    const page = await newPage();
-    await enter(page, sluice, 'away@example.com', 'operator');
-    await page.context().setOffline(true);
-    await openPage(page, 'Settings');
-    await page.getByText('The service does not answer.').first().waitFor();
-    await page.context().setOffline(false);
-    await page.getByRole('table', { name: 'Your sessions' }).waitFor();
-    await page.getByText('The service does not answer.').first().waitFor({ state: 'detached' });
   });
 
   test('the first page takes at most 80 kB, and its policy allows the service’s own scripts only', async () => {

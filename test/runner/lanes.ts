@@ -121,6 +121,13 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a process sends nothing to another deployment',
     'restores servers that are empty',
   ],
+  console: [
+    'lets people change their password', // sign-in
+    'shows each role of an account', // access
+    'sets up a second factor', // desk, sign-in
+    'axe finds nothing on any page, wide',
+  ],
+  'console-data': ['axe finds nothing on pages with data, wide'],
   deletion: ['leaves nothing behind when a worker'],
   'deletion-crash': [
     'completes a deletion exactly when the worker is killed at resolved',
@@ -143,6 +150,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   ],
   'deletion-takeover': ['a deletion is complete within 10 s when the worker that stores'],
   'deploy-monitoring': ['the tests of the rules'], // alerting
+  desk: ['people of other roles see no cases'], // access
   'faults-disk': ['loses only what was not synced'],
   'faults-processes': [
     'stores every acknowledged event once when an API process is', // chaos-crash-points, like the next one
