@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { collectEventsTogetherMax, rateLimits } from '../../src/contract/limits.js';
+import { addressAllowances, collectEventsTogetherMax, rateLimits } from '../../src/contract/limits.js';
 import { createByteAllowance } from '../../src/http/endpoints/byte-allowance.js';
 import { createEnvironment } from '../harness/accounts.js';
 import {
@@ -236,8 +236,11 @@ describe('the bytes of an address', () => {
       for (let n = 0; n < 50; n += 1) if (allowance.take('a', 7, limit) === 0) taken += 7;
     }
     assert.ok(taken <= 10_000 && taken > 9_500, `${taken} bytes in ten minutes`);
-    for (let n = 0; n < 250_000; n += 1) assert.equal(allowance.take(`n${n}`, 1_000, limit), 0);
-    assert.ok(allowance.take('n249999', 1, limit) > 0, 'the latest are remembered');
+    const { keptMax } = addressAllowances;
+    for (let n = 0; n < 2 * keptMax; n += 1) assert.equal(allowance.take(`n${n}`, 1_000, limit), 0);
+    for (const n of [1.2 * keptMax, 2 * keptMax - 1])
+      assert.ok(allowance.take(`n${n}`, 1, limit) > 0, 'the latest are remembered');
+    assert.equal(allowance.take(`n${keptMax - 1}`, 1, limit), 0, 'the earliest are forgotten');
   });
 });
 

@@ -167,7 +167,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'children of a killed start',
   ],
   moves: ['before a move changes a server', 'a process that stood still before'],
-  packages: ['by TypeScript under nodenext'],
+  packages: ['by TypeScript under node16', 'by TypeScript under nodenext'],
   'redis-cluster': [
     'takes and stores the records',
     'loses and doubles nothing when the master of two shards',

@@ -449,14 +449,14 @@ describe('the document of such a number', () => {
 
   test('has a bounded number of long numbers, wherever they are', () => {
     const max = counts.documentLongNumeralsMax;
-    const list = (count: number, numeral: string) => `{"properties": [${Array(count).fill(numeral).join()}]}`;
-    for (const numeral of ['1e-400', '0.30000000000000004', '1e400', '1e308']) {
-      assert.equal(typeof read(list(max, numeral)), 'object', numeral);
-      assert.equal(read(list(max + 1, numeral)), 'too_long', numeral);
-    }
-    for (const numeral of ['1e-300', '1.00000000000000000000', '0e999', '"1e-400"']) {
-      assert.equal(typeof read(list(max + 1, numeral)), 'object', numeral);
-    }
+    const long = ['1e-400', '0.30000000000000004', '1e400', '1e308'];
+    const others = ['1e-300', '1.00000000000000000000', '0e999', '"1e-400"'];
+    const list = `${others},${Array(max / long.length)
+      .fill(long)
+      .join()}`;
+    assert.equal(typeof read(`{"properties": [${list}]}`), 'object');
+    for (const numeral of long)
+      assert.equal(read(`{"properties": [${numeral},${list}]}`), 'too_long', numeral);
   });
 
   test('is read in time that grows with its length', () => {
@@ -471,19 +471,19 @@ describe('the document of such a number', () => {
     ];
     for (const json of texts) {
       // Measured in reads of one character, so that slow machines count alike: 3 to 32, where quadratic time would take 200.
-      const looks = fastestMs(() => read(json)) / fastestMs(() => sumOfUnits(json));
+      const looks = fasterMs(() => read(json)) / fasterMs(() => sumOfUnits(json));
       assert.ok(looks < 100, `${json.slice(0, 10)}: ${looks} looks`);
     }
   });
 });
 
-/** Milliseconds of CPU that the fastest of three calls took. The kernel knows only the sum of user and system time exactly. */
-function fastestMs(act: () => unknown): number {
+/** Milliseconds of CPU that the faster of two calls took. The kernel knows only the sum of user and system time exactly. */
+function fasterMs(act: () => unknown): number {
   const spentUs = () => {
     const { user, system } = process.cpuUsage();
     return user + system;
   };
-  const took = [1, 2, 3].map(() => {
+  const took = [1, 2].map(() => {
     const from = spentUs();
     act();
     return spentUs() - from;
