@@ -12,7 +12,7 @@ import { type Bootstrap, firstOperator, greeting, showApiKey, showInvitation } f
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
 import { closeToOthers, makeFilesPrivate } from './private-data.js';
-import { redisNodeSpecs } from './redis-nodes.js';
+import { checkLastPrimary, redisNodeSpecs } from './redis-nodes.js';
 import { runOnce } from './run-once.js';
 import { StartError } from './start-error.js';
 
@@ -34,6 +34,7 @@ try {
   lock = await lockDataDir(config.dataDir, say);
   closeToOthers(config.dataDir);
   await checkPorts(config);
+  if (config.redisEmbedded) checkLastPrimary(config);
   await startAll(config, lock);
 } catch (error) {
   const interrupted = stopping.signal.aborted;

@@ -10,6 +10,7 @@ import type { ChildSpec } from './child.js';
 import { redisConfig } from './redis-config.js';
 import { askRedis, readyRedisPid } from './redis-probe.js';
 import { findOrMakeSecret } from './secrets.js';
+import { StartError } from './start-error.js';
 
 const name = 'sluice';
 const minuteMs = 60_000;
@@ -23,8 +24,8 @@ export function redisNodeSpecs(config: Config): readonly ChildSpec[] {
 }
 
 function serverSpec(config: Config, number: number, password: string): ChildSpec {
-  const { redisPort, redisAppendfsync: appendfsync, redisMemoryBytesMax: memoryBytesMax } = config;
-  const port = redisPort + number - 1;
+  const { redisAppendfsync: appendfsync, redisMemoryBytesMax: memoryBytesMax } = config;
+  const port = portOf(config, number);
   const dir = serverDir(config, number);
   const file = join(dir, 'redis.conf');
   const quoted = JSON.stringify(password);
@@ -58,7 +59,7 @@ async function findPrimary(
   password: string,
   signal: AbortSignal,
 ): Promise<number> {
-  const own = config.redisPort + number - 1;
+  const own = portOf(config, number);
   for (;;) {
     const told = await askSentinels(config, password);
     if (told === undefined) return firstPrimary(config);
@@ -68,16 +69,33 @@ async function findPrimary(
   }
 }
 
-/** Before the sentinels run: the last primary or, if that has lost its data, another server. */
-function firstPrimary(config: Config): number {
+/**
+ * Throws StartError if the last primary is among more servers than are to be started: only it is certain to have all that was acknowledged.
+ */
+export function checkLastPrimary(config: Config): void {
+  const last = lastPrimary(config);
+  if (last > config.redisNodes && hasData(config, last))
+    throw new StartError(`REDIS_NODES must be at least ${last}: server ${last} was the primary of Redis`);
+}
+
+/** The number of the server that was the primary last; 1 if none is recorded. */
+function lastPrimary(config: Config): number {
   // The sentinels may have been killed before all of them recorded the last choice.
   const [last] = numbers(3)
     .flatMap((number) => notedPrimary(config, number) ?? [])
     .sort((a, b) => b.epoch - a.epoch);
-  const all = numbers(config.redisNodes);
-  const own = all.find((number) => config.redisPort + number - 1 === last?.port) ?? 1;
-  const chosen = hasData(config, own) ? own : (all.find((number) => hasData(config, number)) ?? own);
-  return config.redisPort + chosen - 1;
+  return last?.number ?? 1;
+}
+
+/** Before the sentinels run: the last primary or, if that has lost its data, another server. */
+function firstPrimary(config: Config): number {
+  const last = lastPrimary(config);
+  const withData = [last, ...numbers(config.redisNodes)].find((number) => hasData(config, number));
+  return portOf(config, withData ?? 1);
+}
+
+function portOf({ redisPort }: Config, number: number): number {
+  return redisPort + number - 1;
 }
 
 async function askSentinels(config: Config, password: string): Promise<number | undefined> {
@@ -105,9 +123,17 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
     prepare: async () => {
       const primary = (await askSentinels(config, password)) ?? firstPrimary(config);
       const dir = join(config.dataDir, `redis-sentinel-${number}`);
-      const own = `bind 127.0.0.1\nport ${port}\ndir ${JSON.stringify(dir)}\nrequirepass ${quoted}\n`;
+      const own = [
+        `${firstPortMark}${config.redisPort}`,
+        'bind 127.0.0.1',
+        `port ${port}`,
+        `dir ${JSON.stringify(dir)}`,
+        `requirepass ${quoted}`,
+        '',
+      ].join('\n');
       // The sentinel itself records in this file what it learns. In a DATA_DIR that was moved, it would look for its former folder.
-      if (read(file).startsWith(own) && notedPrimary(config, number)?.port === primary) return;
+      const noted = read(file).startsWith(own) ? notedPrimary(config, number) : undefined;
+      if (noted !== undefined && portOf(config, noted.number) === primary) return;
       mkdirSync(dir, { recursive: true });
       const lines = [
         `sentinel sentinel-pass ${quoted}`,
@@ -140,12 +166,17 @@ function hasData(config: Config, number: number): boolean {
   return existsSync(join(serverDir(config, number), 'appendonlydir'));
 }
 
-/** The primary that a sentinel has recorded. Each choice has a higher epoch than the previous one. */
-function notedPrimary(config: Config, number: number): { port: number; epoch: number } | undefined {
+/** Begins the line of a sentinel's file that names the port of the first server, since REDIS_PORT may be another one now. */
+const firstPortMark = '# REDIS_PORT ';
+
+/** The number of the primary that a sentinel has recorded. Each choice has a higher epoch than the previous one. */
+function notedPrimary(config: Config, number: number): { number: number; epoch: number } | undefined {
   const text = read(sentinelFile(config, number));
   const port = /^sentinel monitor \S+ \S+ (\d+) /m.exec(text)?.[1];
+  const first = new RegExp(`^${firstPortMark}(\\d+)$`, 'm').exec(text)?.[1];
   const epoch = /^sentinel config-epoch \S+ (\d+)$/m.exec(text)?.[1];
-  return port === undefined ? undefined : { port: Number(port), epoch: Number(epoch ?? 0) };
+  if (port === undefined) return undefined;
+  return { number: Number(port) - Number(first ?? config.redisPort) + 1, epoch: Number(epoch ?? 0) };
 }
 
 function read(file: string): string {

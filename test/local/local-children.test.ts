@@ -1,11 +1,11 @@
 // The children that `npm start` runs, and which Redis it starts as the primary.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createChild } from '../../deploy/local/child.js';
-import { redisNodeSpecs } from '../../deploy/local/redis-nodes.js';
+import { checkLastPrimary, redisNodeSpecs } from '../../deploy/local/redis-nodes.js';
 import { readConfig } from '../../src/config.js';
 import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
@@ -73,6 +73,30 @@ test('if the sentinels noted different primaries of Redis, the one that they cho
   const primaryOf = (dir: string) =>
     /^replicaof \S+ (\d+)$/m.exec(readFileSync(join(dataDir, dir, 'redis.conf'), 'utf8'))?.[1];
   assert.deepEqual(['redis', 'redis-2', 'redis-3'].map(primaryOf), [undefined, String(port), String(port)]);
+});
+
+test('the last primary of Redis is started as such with another REDIS_PORT, and not left out with fewer REDIS_NODES', async () => {
+  const dataDir = tempDir('nodes');
+  const port = await freePort();
+  const configOf = (redisPort: number, nodes: number) =>
+    readConfig({ DATA_DIR: dataDir, REDIS_NODES: String(nodes), REDIS_PORT: String(redisPort) });
+  const signal = new AbortController().signal;
+  for (const { prepare } of redisNodeSpecs(configOf(port, 3))) await prepare?.(signal);
+  const file = join(dataDir, 'redis-sentinel-2', 'sentinel.conf');
+  const noted = readFileSync(file, 'utf8').replace(`127.0.0.1 ${port} 2`, `127.0.0.1 ${port + 1} 2`);
+  writeFileSync(file, `${noted}sentinel config-epoch sluice 3\n`);
+  for (const dir of ['redis', 'redis-2', 'redis-3']) mkdirSync(join(dataDir, dir, 'appendonlydir'));
+
+  const [, second] = redisNodeSpecs(configOf(port + 1, 3));
+  await second?.prepare?.(signal);
+  assert.doesNotMatch(readFileSync(join(dataDir, 'redis-2', 'redis.conf'), 'utf8'), /^replicaof/m);
+  checkLastPrimary(configOf(port + 1, 2));
+  assert.throws(
+    () => checkLastPrimary(configOf(port, 1)),
+    /REDIS_NODES must be at least 2: server 2 was the primary of Redis/,
+  );
+  rmSync(join(dataDir, 'redis-2', 'appendonlydir'), { recursive: true });
+  checkLastPrimary(configOf(port, 1));
 });
 
 test('a sentinel keeps what it has recorded, unless its DATA_DIR was moved', async () => {
