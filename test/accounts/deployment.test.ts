@@ -290,7 +290,7 @@ async function keepTargets(...targets: { request_id: string; identity: string }[
   });
 }
 
-test('after a restore new records lie above the fences of deletion requests, also with a clock that is behind', async () => {
+test('after a restore new records lie above the fences of deletion requests, each shard with its own numbers, also with a clock that is behind', async () => {
   const { deployment } = await load(2);
   const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
   const fences = { '0': String(ahead), '1': String(ahead + 640n) };
@@ -298,12 +298,15 @@ test('after a restore new records lie above the fences of deletion requests, als
 
   await redis.flushall();
   assert.equal((await load(2)).how, 'restored');
-  await commit(redis, [group([eventRecord('after')])], { epoch: deployment.epoch });
-  const [segment = ''] = await redis.zrange(shardKeys.segments(0), '0', '-1');
-  const number = BigInt(segment.replace('events:', ''));
-  assert.ok(number > ahead, `${number} is not above the fence ${ahead}`);
-  const last = await redis.hget(shardKeys.state(1), 'last_number');
-  assert.ok(BigInt(last ?? '0') >= ahead + 640n, 'every shard is at least at its own fence');
+  const numbers = [];
+  for (const [shard, fence] of Object.entries(fences)) {
+    await commit(redis, [group([eventRecord('after')])], { epoch: deployment.epoch, shard: Number(shard) });
+    const [segment = ''] = await redis.zrange(shardKeys.segments(Number(shard)), '0', '-1');
+    const number = BigInt(segment.replace('events:', ''));
+    assert.ok(number > BigInt(fence), `${number} is not above the fence ${fence}`);
+    numbers.push(number % 64n);
+  }
+  assert.deepEqual(numbers, [0n, 1n], 'shards share no number, although both began with the same clock');
 });
 
 test('pending deletion requests come back in the order of their fences, despite wrong clocks of their callers', async () => {
@@ -746,6 +749,17 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   const { documents } = await readMirror(clickhouse);
   for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
   assert.equal(await redis.zcard(registryKeys.uncopied), 0);
+});
+
+test('what a dying worker has copied is copied again', async () => {
+  await load();
+  const { account_id } = await createAccount(redis, 'copied twice', ['Main']);
+  const crash = () => assert.fail('died');
+  await assert.rejects(copyChanges(redis, clickhouse, { crash }), /died/);
+  assert.ok((await redis.zcard(registryKeys.uncopied)) > 0);
+  await copyChanges(redis, clickhouse);
+  assert.equal(await redis.zcard(registryKeys.uncopied), 0);
+  assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
 });
 
 test('a document that changes while it is copied, without a version of the registry, is copied again', async () => {

@@ -212,43 +212,10 @@ export const slowCrashes: ReadonlySet<string> = new Set(
     .map((point) => crashName(point, passings.length)),
 );
 
-/** The steps of a deletion at which the test `deletion-crash` kills a worker. */
-export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filter(
-  (point) => pointsOfRounds.has(point) && point !== 'keys_kept',
+/** The steps of a deletion, in their order, at which the test `deletion-crash` kills a worker. */
+export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filter((point) =>
+  pointsOfRounds.has(point),
 );
-
-const pointsUnderLoad: readonly CrashPointName[] = [...crashPoints.api, ...pointsOfWorkers];
-
-/**
- * The points at which `deletion-crash`, `deletion-hidden`, `key-index` or `ledger-balance` kills a worker, so that rounds under load need
- * not do so in every run of the tests.
- */
-const testedPoints: readonly CrashPointName[] = [
-  'keys_looked_up',
-  'before_insert',
-  'after_insert',
-  'marker_found',
-  'segment_forgotten',
-  'keys_added',
-  'keys_marked',
-  'keys_index_noted',
-  'ledger_written',
-  ...deletionSteps,
-  ...crashPoints.erasure,
-];
-
-/** A crash at the first passing of each point of API processes and workers that no other test covers. */
-export const firstCrashes: readonly string[] = pointsUnderLoad
-  .filter((point) => !testedPoints.includes(point))
-  .map((point) => crashName(point, 1));
-
-/** All other crashes but the slow ones: at the covered points, and at later passings, when more is under way. */
-export const laterCrashes: readonly string[] = [
-  ...testedPoints.map((point) => crashName(point, 1)),
-  ...pointsUnderLoad
-    .flatMap((point) => passings.slice(1).map((passing) => crashName(point, passing)))
-    .filter((name) => !slowCrashes.has(name)),
-];
 
 export const crashFaults: readonly Fault[] = [
   ...crashPoints.api.flatMap((point) =>

@@ -4,13 +4,17 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { readConfig } from '../../src/config.js';
 import { StateNotLoaded } from '../../src/contract/errors.js';
 import { deletions } from '../../src/contract/limits.js';
+import { createLog } from '../../src/log.js';
 import { readStored } from '../../src/privacy/deletion/fences.js';
 import { type DeletionRequest, readPendingMembers } from '../../src/privacy/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { deletionRounds } from '../../src/tuning.js';
+import { runDeletionRound } from '../../workers/delete.js';
 import { deletionSteps } from '../chaos/faults-crashes.js';
 import { restoreState } from '../harness/accounts.js';
 import {
@@ -148,14 +152,48 @@ async function crashAt(point: string, prepared: Prepared, killed: Child): Promis
   await assertDeleted(prepared, requestId, accepted);
 }
 
-for (const point of deletionSteps) {
-  // Another test kills the worker at this point, since requests end there.
-  if (point === 'completed') continue;
+// Another test kills the worker at the last step, since requests end there.
+const steps = deletionSteps.filter((point) => point !== 'completed');
+
+for (const point of steps) {
   test(`completes a deletion exactly when the worker is killed at ${point}`, async () => {
     const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: `${point}:1` })]);
     await crashAt(point, prepared, killed);
   });
 }
+
+test('completes a deletion exactly although a round ends at every step of it, one after another', async () => {
+  const prepared = await prepare();
+  survivor.sigstop();
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  const accepted = await prepared.history.returnToService();
+  const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  await withRedis(sluice, async (redis) => {
+    const { epoch, secret = '', shards = 1 } = (await readRegistry(redis)).deployment ?? { epoch: '' };
+    const { erasure } = readConfig({});
+    const options = {
+      redis,
+      clickhouse: client,
+      shards,
+      epoch,
+      secret,
+      erasure,
+      log: createLog('test', 'silent'),
+    };
+    for (const point of steps) {
+      const crash = (name: string) => {
+        if (name === point) throw new Error('ended');
+      };
+      await redis.del(registryKeys.deletionRound, registryKeys.maintenanceLock);
+      await assert.rejects(runDeletionRound({ ...options, crash }), /ended/, point);
+    }
+  });
+  await client.close();
+  await hurryRounds();
+  survivor.sigcont();
+  await untilComplete(sluice, token, requestId);
+  await assertDeleted(prepared, requestId, accepted);
+});
 
 /** Submits a request; settles when the worker is about to send the statement that erases or masks its rows in a table. */
 async function submitUntil(users: History['users'], table: string): Promise<string> {

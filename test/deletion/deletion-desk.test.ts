@@ -28,6 +28,7 @@ import {
   withoutRounds,
 } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
+import type { ApiHandle } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 
@@ -145,6 +146,27 @@ test('a reference with other users is refused; another account may use it, and r
   );
   const unnamed = [await submitWith(sluice, token, { users }), await submitWith(sluice, token, { users })];
   assert.notEqual(unnamed[0]?.text, unnamed[1]?.text);
+});
+
+test('a call during which the API process dies may be sent again, and a reference is still one request', async () => {
+  const [api] = sluice.api as [ApiHandle];
+  const dyingAt = async (point: string, ask: () => Promise<unknown>) => {
+    await api.restart({ CRASH_AT: `${point}:1` });
+    await assert.rejects(ask(), point);
+    assert.equal((await api.exited).signal, 'SIGKILL', point);
+    await api.restart();
+  };
+  await dyingAt('token_issued', () => getToken(sluice, account));
+  const ownToken = await getToken(sluice, account);
+  for (const [point, status] of [
+    ['fence_taken', 201],
+    ['deletion_stored', 200],
+  ] as const) {
+    const body = { users: [{ identity: 'dies' }], reference: point };
+    await dyingAt(point, () => submitWith(sluice, ownToken, body));
+    assert.equal((await submitWith(sluice, ownToken, body)).status, status, point);
+    assert.equal((await listDeletions(sluice, ownToken, `?reference=${point}`)).ids.length, 1, point);
+  }
 });
 
 test('a reference ends after 30 days, and keeps no name of a user', async () => {

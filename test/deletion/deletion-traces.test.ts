@@ -115,6 +115,10 @@ async function sendRefusedRows(): Promise<void> {
   await redis.hincrby(shardKeys.segmentRows(0), member, rows.length);
   await redis.hincrby(shardKeys.state(0), 'rows', rows.length);
   await redis.hincrby(shardKeys.state(0), 'bytes', rows.join('').length);
+  // What waits is in Redis only as the rows of segments.
+  const keys = await keysWith(sluice, mark);
+  assert.ok(keys.length > 0);
+  for (const key of keys) assert.match(key, /^\{s0\}:segment:/);
   worker?.sigcont();
 }
 

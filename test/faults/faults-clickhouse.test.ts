@@ -3,8 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { kindsOfCopies } from '../../src/registry/outbox.js';
+import { witnesses } from '../../src/tuning.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {
   type Choice,
@@ -246,6 +248,19 @@ test('compresses segments that wait for a ClickHouse that does not answer, and s
   await until(async () => (await compressed()) > before, 'a segment is compressed');
   for (const gate of gates) gate.pass();
   await assertStoredOnce(producer);
+});
+
+test('a worker asks a ClickHouse that answers too late no more often, and makes it end statements that nobody waits for', async () => {
+  const heldMs = 20_000;
+  const [gate] = gates;
+  gate.hold(({ sql }) => /\bwitness\b/.test(sql));
+  await until(() => gate.held.length > 0, 'the stores are compared');
+  await pause(heldMs);
+  const asked = [...gate.held];
+  const roundsMs = witnesses.roundsPerCopy * witnesses.everyMs;
+  assert.ok(asked.length <= 1 + heldMs / roundsMs, `${asked.length} statements`);
+  for (const { parameters } of asked)
+    assert.equal(Number(parameters.get('max_execution_time')), witnesses.clickhouseMsMax / 1000);
 });
 
 test('accepts events up to the high-water mark while ClickHouse is stopped, then refuses, then drains', async () => {

@@ -1,5 +1,5 @@
 // Processes that are killed or asked to end under load: everything acknowledged is stored exactly once, the backlog
-// drains, and the rest of the service continues without a restart.
+// drains, the rest of the service continues without a restart, and no log holds what was sent.
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
@@ -7,10 +7,16 @@ import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.j
 import { type Load, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { ownSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
-const sluice = await ownSluice({ apiProcesses: 2, workers: 2, env: { JOB_LOCK_MS: '1000' } });
+const sluice = await ownSluice({
+  apiProcesses: 2,
+  workers: 2,
+  // Segments as in production: under load, each costs an insert.
+  env: { JOB_LOCK_MS: '1000', SEGMENT_AGE_MS_MAX: '400', LOG_LEVEL: 'debug' },
+});
 const redis = connectTestRedis(sluice.redisUrl);
 
 after(() => redis.disconnect());
@@ -27,6 +33,8 @@ async function underLoad(fault: (load: Load) => Promise<void>): Promise<void> {
   await untilDrained(sluice, redis);
   await assertKept(sluice, producer);
   producer.close();
+  for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse])
+    assert.ok(!child.output().includes(producer.mark), `${child.name} logs what was sent`);
 }
 
 /** The pids of all other processes, which must not be restarted. */
@@ -54,6 +62,22 @@ test('stores every acknowledged event once when an API process is killed', async
   assert.deepEqual(pidsBut(killed), others);
 });
 
+test('stores every acknowledged event once when API processes die at each step of a commit', async () => {
+  const [dying] = sluice.api;
+  assert.ok(dying);
+  const others = pidsBut(dying);
+  await underLoad(async (load) => {
+    for (const point of ['commit_packed', 'commit_sent', 'commit_answered', 'group_answered']) {
+      // It may die before it is ready.
+      await dying.restart({ CRASH_AT: `${point}:5` }).catch(() => undefined);
+      await until(() => !dying.running, `a process passes ${point}`);
+      await load.more(20);
+    }
+    await dying.restart();
+  });
+  assert.deepEqual(pidsBut(dying), others);
+});
+
 test('stores every acknowledged event once when all workers are killed', async () => {
   const others = pidsBut(...sluice.workers);
   await underLoad(async (load) => {
@@ -67,15 +91,20 @@ test('stores every acknowledged event once when all workers are killed', async (
   assert.deepEqual(pidsBut(...sluice.workers), others);
 });
 
-test('stores every acknowledged event once when ClickHouse is killed', async () => {
+test('stores every acknowledged event once when ClickHouse is killed, and lacks a table when it is back', async () => {
   const others = pidsBut(sluice.clickhouse);
   await underLoad(async (load) => {
-    for (let round = 0; round < 2; round += 1) {
-      await load.more(150 + 37 * round);
-      await sluice.clickhouse.kill9();
-      await load.more(100);
-      await sluice.clickhouse.restart();
-    }
+    await load.more(87);
+    await sluice.clickhouse.kill9();
+    await load.more(50);
+    await sluice.clickhouse.restart();
+    await load.more(50);
+    await sluice.rows('RENAME TABLE stored_events TO stored_events_away');
+    await load.more(50);
+    await sluice.clickhouse.kill9();
+    await load.more(50);
+    await sluice.clickhouse.restart();
+    await sluice.rows('RENAME TABLE stored_events_away TO stored_events');
   });
   assert.deepEqual(pidsBut(sluice.clickhouse), others);
 });

@@ -126,6 +126,20 @@ test('younger and open segments are left alone, and compressed later', async () 
   assert.equal(isCompressed(await storedBytes(open as Segment)), true);
 });
 
+test('a segment that a dying worker has compressed is stored like any other', async () => {
+  const segment = await sealedOrders(1000);
+  let ms = 0;
+  const crash = () => assert.fail('died');
+  const compress = createCompressor({ redis, shard: 0, crash, clockMs: () => ms });
+  await compress();
+  ms = waitingSegments.waitMs;
+  await assert.rejects(compress(), /died/);
+  assert.ok(isCompressed(await storedBytes(segment)));
+  assert.equal(await store(segment), 'stored');
+  assert.equal(await firstValueOf('SELECT count() FROM events'), 1000);
+  assert.equal((await readBacklog(redis, 0)).bytes, 0);
+});
+
 test('several workers take turns, and each sees what the others compressed', async () => {
   const [one, other] = [createTurned(), createTurned()];
   await sealedOrders(100);

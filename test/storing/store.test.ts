@@ -30,12 +30,15 @@ import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-p
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
 import { loadDeployment } from '../../src/operations/deployment.js';
+import type { Queue } from '../../src/packages/bullmq.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { commitBatches, insertTokens } from '../../src/tuning.js';
 import { MarkerCheckTooOld } from '../../workers/marker-check.js';
+import { storeJobId } from '../../workers/queues.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
+import { tick } from '../../workers/tick.js';
 import { until } from '../harness/wait.js';
 import { commit, epoch, eventRecord, group, loadShard, sealAll } from '../support/shard.js';
 import { startGatedStores } from '../support/stores.js';
@@ -299,6 +302,52 @@ test('does not call a token burnt while an insert of the segment is running', as
   await killed;
   assert.equal(await store(segment), 'stored');
   assert.deepEqual(await names(), ['a']);
+});
+
+class Died extends Error {}
+
+/** Dies at the first passing of a point. */
+function diesAt(point: CrashPointName): CrashPoint {
+  return (name) => {
+    if (name === point) throw new Died();
+  };
+}
+
+test('a worker that dies in a tick leaves its segments and their jobs to the next one', async () => {
+  const { segment } = await sealedSegment('a');
+  const jobs = new Set<string>();
+  const storeQueue = {
+    addBulk: async (added: { opts: { jobId: string } }[]) =>
+      added.forEach(({ opts }) => {
+        jobs.add(opts.jobId);
+      }),
+    getFailedCount: async () => 0,
+  } as unknown as Queue;
+  const options = { redis, storeQueue, shard: 0, epoch, segmentAgeMsMax: 0, jobsMax: 10, store, log };
+  await assert.rejects(tick({ ...options, crash: diesAt('segments_sealed') }), Died);
+  assert.equal(jobs.size, 0);
+  await assert.rejects(tick({ ...options, crash: diesAt('jobs_added') }), Died);
+  assert.equal(await tick({ ...options, crash: noCrash }), true);
+  assert.deepEqual([...jobs], [storeJobId(segment)]);
+});
+
+test('a worker that dies before or after it has noted a burnt token, or refused rows, leaves the rest to the next one', async () => {
+  const dies = (segment: Segment, point: CrashPointName) =>
+    assert.rejects(
+      storeSegment({ redis, clickhouse, shard: 0, crash: diesAt(point), log }, segment),
+      Died,
+      point,
+    );
+  const burnt = await sealedSegment('z');
+  await burn(burnt.name, burnt.bytes);
+  for (const point of ['segment_read', 'token_burnt'] as const) await dies(burnt.segment, point);
+  const bad = await segmentWithBadRow();
+  for (const point of ['bad_rows_found', 'bad_rows_kept', 'bad_rows_taken_out'] as const)
+    await dies(bad, point);
+  for (const segment of [burnt.segment, bad]) assert.equal(await store(segment), 'stored');
+  assert.deepEqual(await names(), ['z', 'a', 'b']);
+  assert.deepEqual(await failedLines(), [[2]]);
+  assert.equal((await readBacklog(redis, 0)).rows, 0);
 });
 
 /** The statements that remove the rows of deleted users from a table. */

@@ -29,6 +29,7 @@ import { startStore } from './stores.js';
 export const epoch = 'e'.repeat(32);
 
 export type CommitOverrides = {
+  readonly shard?: number;
   readonly epoch?: string;
   readonly sequence?: number;
   readonly process?: string;
@@ -121,7 +122,8 @@ export async function commit(
   overrides: CommitOverrides = {},
 ): Promise<string> {
   sequence += 1;
-  const keys = [shardKeys.state(0), shardKeys.segments(0), shardKeys.answers(0)];
+  const { shard = 0 } = overrides;
+  const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
   const packed = packGroups(groups);
   const args = [
     overrides.epoch ?? epoch,
