@@ -302,23 +302,29 @@ test('hidden requests survive a loss of Redis, and their users are kept meanwhil
   await assertGone(prepared);
 });
 
-for (const point of crashPoints.erasure) {
-  test(`a worker may be killed at ${point}`, async () => {
-    const prepared = await prepare();
-    const killed = await sluice.addWorker({ CRASH_AT: `${point}:1` });
-    worker.sigstop();
-    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+test('a worker may be killed when it has hidden the users, and another one when it has erased their rows', async () => {
+  const prepared = await prepare();
+  const [hidden, ...later] = crashPoints.erasure;
+  const killed = await sluice.addWorker({ CRASH_AT: `${hidden}:1` });
+  worker.sigstop();
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  const untilKilled = async () => {
     await eraseNow();
-    await killed.exited;
+    assert.equal((await killed.exited).signal, 'SIGKILL');
     const lists = await sluice.rows("SELECT name FROM system.tables WHERE name LIKE 'deletion_round%'");
     assert.deepEqual(lists, [], 'no names of users are left');
-    await eraseNow();
-    worker.sigcont();
-    await untilComplete(sluice, token, requestId);
-    assert.equal(await maskedRows(), 0);
-    await assertGone(prepared);
-  });
-}
+  };
+  await untilKilled();
+  for (const point of later) {
+    await killed.restart({ CRASH_AT: `${point}:1` });
+    await untilKilled();
+  }
+  await eraseNow();
+  worker.sigcont();
+  await untilComplete(sluice, token, requestId);
+  assert.equal(await maskedRows(), 0);
+  await assertGone(prepared);
+});
 
 test('a pass runs once a request has waited for a given time, however much passes cost', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'patient' }]);

@@ -1,7 +1,7 @@
 // What may happen to the disks of Redis and ClickHouse: one is full, or a power cut loses what was not synced to it.
 
 import assert from 'node:assert/strict';
-import { afterEach } from 'node:test';
+import { after, afterEach } from 'node:test';
 import { AnswerCutOff, readBytes, readRow, readRows, streamRows } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse, isConnectionFault } from '../../src/clickhouse/client.js';
 import { ClickHouseError } from '../../src/packages/clickhouse.js';
@@ -19,27 +19,40 @@ import { test } from '../support/test.js';
 
 const tools = await findTools();
 let deployment: Deployment | undefined;
+let itsOptions = '';
 let letEnd: () => void = () => undefined;
 
-afterEach(async () => {
-  letEnd();
-  await deployment?.stop();
+afterEach(() => letEnd());
+after(() => deployment?.stop());
+
+/** Settles with a healthy deployment: the running one if it has these options. */
+async function deploymentWith(options: DeploymentOptions): Promise<Deployment> {
+  const running = deployment;
   deployment = undefined;
-});
+  const its = JSON.stringify(options);
+  if (running !== undefined && its === itsOptions) {
+    await running.heal();
+    deployment = running;
+    return running;
+  }
+  await running?.stop();
+  deployment = await startDeployment(options);
+  itsOptions = its;
+  return deployment;
+}
 
 async function underLoad(
   options: DeploymentOptions,
   fault: (deployment: Deployment, load: Load) => Promise<void>,
 ): Promise<Producer> {
-  deployment = await startDeployment(options);
-  const { sluice, redis } = deployment;
+  const running = await deploymentWith(options);
+  const { sluice, redis } = running;
   const producer = await newProducer(sluice);
   const load = startLoad(producer, { targets: sluice.api.map(({ baseUrl }) => baseUrl) });
-  const running = deployment;
   await whileRunning(load, async () => {
-    await load.more(100);
+    await load.more(50);
     await fault(running, load);
-    await load.more(100);
+    await load.more(50);
   });
   await untilDrained(sluice, redis);
   producer.close();
@@ -73,9 +86,27 @@ test(
   async () => {
     let lostBytes = 0;
     const producer = await underLoad({ appendfsync: 'always' }, async (running, load) => {
-      for (let cuts = 0; cuts < 3; cuts += 1) lostBytes += (await cutPower(running, load, 0)).lostBytes;
+      for (let cuts = 0; cuts < 2; cuts += 1) lostBytes += (await cutPower(running, load, 0)).lostBytes;
     });
     assert.ok(lostBytes > 0, 'no power cut found anything that was not synced');
+    await assertKept((deployment as Deployment).sluice, producer);
+  },
+);
+
+test(
+  'stores every acknowledged event once when the disk of Redis is full for a while',
+  needs('mount'),
+  async () => {
+    const producer = await underLoad({ appendfsync: 'always' }, async ({ disk, server }, load) => {
+      for (let times = 0; times < 2; times += 1) {
+        disk.fill();
+        await until(() => !server.running, 'Redis ends, as it cannot write');
+        await load.more(12, { outcomes: ['overloaded', 'unknown'] });
+        disk.free();
+        await server.restart();
+        await load.more(50);
+      }
+    });
     await assertKept((deployment as Deployment).sluice, producer);
   },
 );
@@ -104,24 +135,6 @@ test('loses only what was not synced in a power cut with appendfsync everysec', 
   });
   assert.deepEqual(findViolations(history, rows, { emptiedMs, losses }).slice(0, 5), []);
 });
-
-test(
-  'stores every acknowledged event once when the disk of Redis is full for a while',
-  needs('mount'),
-  async () => {
-    const producer = await underLoad({ appendfsync: 'always' }, async ({ disk, server }, load) => {
-      for (let times = 0; times < 2; times += 1) {
-        disk.fill();
-        await until(() => !server.running, 'Redis ends, as it cannot write');
-        await load.more(12, { outcomes: ['overloaded', 'unknown'] });
-        disk.free();
-        await server.restart();
-        await load.more(50);
-      }
-    });
-    await assertKept((deployment as Deployment).sluice, producer);
-  },
-);
 
 test(
   'stores every acknowledged event once when the disk of ClickHouse is full for a while',

@@ -34,7 +34,8 @@ before(async () => {
   const REDIS_URL = `redis://127.0.0.1:${entrance.port}`;
   sluice = await startSluice({
     redis: server,
-    env: { JOB_LOCK_MS: '1000' },
+    // Segments as in production: under load, each costs an insert.
+    env: { JOB_LOCK_MS: '1000', SEGMENT_AGE_MS_MAX: '400' },
     apiEnv: { REDIS_URL },
     workerEnv: { REDIS_URL },
   });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, test } from 'node:test';
+import { afterEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
@@ -28,6 +28,7 @@ import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/sluice.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 const tools = await findTools();
 const needs = (tool: Tool) => ({ skip: tools.has(tool) ? false : `there is no ${tool} here` });

@@ -249,13 +249,18 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   assert.equal(await countRows(appId, 'silent'), 0);
 });
 
-test('a recovery that is repeated after a kill names the requests with unknown users again, and no backup is made before it', async () => {
+test('before a ClickHouse that was set back is recovered, no backup is made and no export is read; a recovery that is repeated after a kill names the requests with unknown users again', async () => {
   const [account, appId] = await newAccount();
-  await send(appId, eventsOf('unknown', 3));
+  await send(appId, [...eventsOf('unknown', 3), ...eventsOf('told', 2)]);
   await untilStored(sluice);
   await untilCountedOn();
   await putAside('clickhouse');
-  const requestId = await deleteNow(sluice, await getToken(sluice, account), [{ identity: 'unknown' }]);
+  const token = await getToken(sluice, account);
+  await send(appId, eventsOf('told', 5));
+  const id = await submitExport(sluice, token, [{ identity: 'told' }]);
+  await untilExportComplete(sluice, token, id);
+  assert.equal((await readRecords(sluice, token, id)).length, 5);
+  const requestId = await deleteNow(sluice, token, [{ identity: 'unknown' }]);
   await untilCountedOn();
   // The hashes of a request's users are also missing after a month, or after a loss of Redis.
   await redis.del(registryKeys.deletedUsers(requestId));
@@ -263,31 +268,17 @@ test('a recovery that is repeated after a kill names the requests with unknown u
   await untilSetBack();
   await assert.rejects(sluice.admin('backup', 'create', 'older'), /was set back to older data/);
   assert.deepEqual(await sluice.admin('backup', 'list'), []);
+  assert.equal((await readExportData(sluice, token, id)).status, 503);
   const env = { ...sluice.env, CRASH_AT: 'copies_rewritten' };
   await assert.rejects(runProgram('src/admin/main.js', ['state', 'recover'], env), /ended with SIGKILL/);
   await redis.del(registryKeys.restoreLock, registryKeys.maintenanceLock);
   const { recovered, submit_again: again } = (await sluice.admin('state', 'recover')) as Recovered;
   assert.deepEqual(recovered, [0]);
-  assert.ok(again.some(({ deletion_request_id: id }) => id === requestId));
-  assert.equal(await countRows(appId, 'unknown'), 3);
-});
-
-test('no export is read from a ClickHouse that was set back', async () => {
-  const [account, appId] = await newAccount();
-  await send(appId, eventsOf('told', 2));
-  await untilStored(sluice);
-  await putAside('clickhouse');
-  const token = await getToken(sluice, account);
-  await send(appId, eventsOf('told', 5));
-  const id = await submitExport(sluice, token, [{ identity: 'told' }]);
-  await untilExportComplete(sluice, token, id);
-  assert.equal((await readRecords(sluice, token, id)).length, 5);
-  await untilCountedOn();
-  await putBack('clickhouse');
-  await untilSetBack();
-  assert.equal((await readExportData(sluice, token, id)).status, 503);
-  await sluice.admin('state', 'recover');
-  assert.equal((await readRecords(sluice, token, id)).length, 2);
+  assert.ok(again.some(({ deletion_request_id }) => deletion_request_id === requestId));
+  assert.deepEqual(
+    [await countRows(appId, 'unknown'), (await readRecords(sluice, token, id)).length],
+    [3, 2],
+  );
 });
 
 test('a backup that is restored into a ClickHouse that was set back is followed by every second copy', async () => {

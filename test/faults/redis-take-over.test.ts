@@ -29,7 +29,13 @@ before(async () => {
   redis = await startRedisReplicas({ replicas: 2, sentinels: 3 });
   sluice = await startSluice({
     redis: redis.servers[0] as RedisHandle,
-    env: { REDIS_URL: redis.url, REDIS_REPLICAS_ACK: '1', JOB_LOCK_MS: '1000' },
+    // Segments as in production: under load, each costs an insert.
+    env: {
+      REDIS_URL: redis.url,
+      REDIS_REPLICAS_ACK: '1',
+      JOB_LOCK_MS: '1000',
+      SEGMENT_AGE_MS_MAX: '400',
+    },
   });
 });
 

@@ -338,7 +338,9 @@ test('no shard is moved from a server that was set back, and a move that was und
     async () => (await redis.hexists(registryKeys.witness, 'kept:0')) === 1,
     'the server has seen a number',
   );
-  await killedAt('shard_closed', 1);
+  await killedAt('partition_copied', 1);
+  const arrived = `SELECT count() FROM stored_events WHERE app_id != '' AND segment % 64 = ${shard}`;
+  assert.notEqual(await ask(1, arrived), '0');
   const ready = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
   // A number that is being copied may still arrive after the table was emptied, so the table is emptied again.
   await until(async () => {
@@ -347,6 +349,7 @@ test('no shard is moved from a server that was set back, and a move that was und
   }, 'the server is known to be set back');
   await assert.rejects(move(1), /was set back .* once "shards move 0 --to 0" has reverted the move/);
   assert.deepEqual(await move(0), { server: 0, moved: [shard] });
+  assert.equal(await ask(1, arrived), '0');
   await assert.rejects(move(1), /server 0 was set back to older data/);
   assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
   const { recovered } = (await sluice.admin('state', 'recover')) as { recovered: readonly number[] };

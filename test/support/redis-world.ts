@@ -13,7 +13,8 @@ export async function redisWorld(processes: 'apiEnv' | 'workerEnv', env: Record<
   const proxy = await startTcpProxy({ port: server.port });
   const sluice = await ownSluice({
     redis: server,
-    env: { JOB_LOCK_MS: '1000' },
+    // Segments as in production: under load, each costs an insert.
+    env: { JOB_LOCK_MS: '1000', SEGMENT_AGE_MS_MAX: '400' },
     [processes]: { REDIS_URL: `redis://127.0.0.1:${proxy.port}`, ...env },
   });
   const redis = connectTestRedis(server.url);
