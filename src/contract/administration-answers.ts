@@ -10,6 +10,7 @@ import {
   suppressedSchema,
   suppressionSchemas,
 } from './privacy-answers.js';
+import type { recordColumns } from './records.js';
 import { roles } from './roles.js';
 import { type Schema, type Static, Type } from './typebox.js';
 
@@ -503,7 +504,7 @@ export const administrationAnswers = {
         time,
         received_at: time,
         properties: byName(text),
-      }),
+      } satisfies Record<Exclude<keyof typeof recordColumns.events, 'app_id'> | 'received_at', object>),
     ),
     /** Where the next page begins; missing on the last one. */
     cursor: Type.Optional(text),

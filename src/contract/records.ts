@@ -121,6 +121,9 @@ export const identifySchema = Type.Object({
 });
 export type IdentifyInput = Static<typeof identifySchema>;
 
+/** All fields of a record. What builds records field by field has this type, so that the compiler finds each place that lacks a new field. */
+export type FieldsOf<Input> = Readonly<Record<keyof Input, unknown>>;
+
 /** What a column holds: its type in ClickHouse, and its value in a marker row as JSON. */
 export const columnTypes = {
   text: { clickhouse: 'String', empty: '""' },

@@ -6,6 +6,7 @@ import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { lengths, reservedEventPropertyKeys } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
+import type { EventInput, FieldsOf } from '../contract/records.js';
 import { eventKind } from '../ingest/event.js';
 import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
@@ -137,7 +138,7 @@ export function createMapper(
         timestamp,
         idempotency_key: own ?? key,
         properties: propertiesOf(row),
-      },
+      } satisfies Omit<FieldsOf<EventInput>, 'identity' | 'user_id'>,
     };
   }
 

@@ -8,6 +8,7 @@ import {
   reservedUserPropertyKeys,
 } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
+import type { EventInput, FieldsOf } from '../contract/records.js';
 import {
   type EventMessage,
   eventMessageSchema,
@@ -168,16 +169,17 @@ function encodeEvent(
   const hasArrays = properties !== undefined && checkProperties(properties as Properties, reserved);
   if (typeof hasArrays !== 'boolean') return hasArrays;
   // Field by field: spreading the user here takes ten microseconds, more than everything else.
+  const fields = {
+    event,
+    user_id: user.userId,
+    identity: user.identity,
+    session_id,
+    properties: properties as Properties | undefined,
+  } satisfies Omit<FieldsOf<EventInput>, 'timestamp' | 'idempotency_key'>;
   return eventKind.encode(appId, {
     identity: user.identity,
     userId: user.userId,
-    fields: {
-      event,
-      user_id: user.userId,
-      identity: user.identity,
-      session_id,
-      properties: properties as Properties | undefined,
-    },
+    fields,
     hasArrays,
     time,
     idempotencyKey: id,

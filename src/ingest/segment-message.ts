@@ -7,7 +7,7 @@ import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { userPropertiesSchema } from '../contract/records.js';
+import { type EventInput, type FieldsOf, userPropertiesSchema } from '../contract/records.js';
 import type { SegmentType } from '../contract/segment.js';
 import { Compile, Type } from '../contract/typebox.js';
 import { cutToCodePoints, isLongerThan } from '../parsing/code-points.js';
@@ -94,20 +94,26 @@ function eventOf(
   if ('code' in read) return read;
   const properties = eventPropertiesOf(message, mending, more);
   if (properties === undefined) return tooMuchFlattened;
-  // Without undefined fields: a schema takes them for present.
-  const fields: Record<string, unknown> = { properties };
-  if (event !== undefined && event !== null) fields.event = event;
-  if (user.userId === undefined) fields.identity = user.identity;
-  else fields.user_id = user.userId;
-  const session = sessionOf(message);
-  if (session !== undefined) fields.session_id = session;
-  const { messageId } = message;
-  if (messageId !== undefined && messageId !== null) fields.idempotency_key = messageId;
-  const checked = eventKind.check(fields, context);
+  const { identity, userId } = user;
+  const fields = {
+    event: event ?? undefined,
+    ...(userId === undefined ? { identity } : { user_id: userId }),
+    session_id: sessionOf(message),
+    properties,
+    idempotency_key: message.messageId ?? undefined,
+  } satisfies Omit<FieldsOf<EventInput>, 'identity' | 'user_id' | 'timestamp'>;
+  const checked = eventKind.check(withoutUndefined(fields), context);
   if ('code' in checked) return checked;
   const timed = { ...(checked as CheckedEvent), time: read.text };
   const record = eventKind.encode(context.appId, withScreen(timed, screenName));
   return { user, records: [{ record, named: user }] };
+}
+
+/** For a schema, an undefined field is present. */
+function withoutUndefined(fields: Message): Message {
+  const given: Record<string, unknown> = {};
+  for (const name in fields) if (fields[name] !== undefined) given[name] = fields[name];
+  return given;
 }
 
 /** The mended properties of an event; undefined if flattening takes more bytes than are left. */

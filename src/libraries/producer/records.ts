@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { epochSeconds } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
+import type { EventInput, FieldsOf, IdentifyInput, UserPropertiesInput } from '../../contract/records.js';
 import { producerLimits as limits } from './limits.js';
 
 export type Operation = 'track' | 'addUserProperties' | 'identify';
@@ -99,19 +100,29 @@ export type Unsendable = {
 
 type Given = Readonly<Record<string, unknown>>;
 
-/** The fields of each operation, and their names in the HTTP interface. */
-const fieldNames: Readonly<Record<Operation, Readonly<Record<string, string>>>> = {
+/** What each operation calls the fields of the HTTP interface. */
+const fieldNames: Readonly<{
+  track: Record<keyof EventInput, string>;
+  identify: Record<keyof IdentifyInput, string>;
+  addUserProperties: Record<keyof UserPropertiesInput, string>;
+}> = {
   track: {
     event: 'event',
     identity: 'identity',
-    userId: 'user_id',
-    sessionId: 'session_id',
+    user_id: 'userId',
+    session_id: 'sessionId',
     properties: 'properties',
     timestamp: 'timestamp',
-    idempotencyKey: 'idempotency_key',
+    idempotency_key: 'idempotencyKey',
   },
-  identify: { userId: 'user_id', identity: 'identity', timestamp: 'timestamp' },
+  identify: { user_id: 'userId', identity: 'identity', timestamp: 'timestamp' },
   addUserProperties: { identity: 'identity', properties: 'properties' },
+};
+
+const callersNames: Readonly<Record<Operation, ReadonlySet<string>>> = {
+  track: new Set(Object.values(fieldNames.track)),
+  identify: new Set(Object.values(fieldNames.identify)),
+  addUserProperties: new Set(Object.values(fieldNames.addUserProperties)),
 };
 
 /** `nowMs`: the wall clock. `onUnknown` is called with the fields of a call that its operation does not have. */
@@ -167,19 +178,26 @@ export function createRecorder(
         properties: properties ?? undefined,
         timestamp: time,
         idempotency_key: idempotencyKey ?? nextKey(),
-      });
+      } satisfies Omit<FieldsOf<EventInput>, 'identity' | 'user_id'>);
     },
     identify({ userId, identity, timestamp }) {
       const user = userOf(undefined, userId);
       if ('code' in user) return user;
       const time = timestampOf(timestamp);
       if (typeof time !== 'string') return time;
-      return queued('identify', user.key, { ...user.fields, identity: textOf(identity), timestamp: time });
+      return queued('identify', user.key, {
+        ...user.fields,
+        identity: textOf(identity),
+        timestamp: time,
+      } satisfies Omit<FieldsOf<IdentifyInput>, 'user_id'>);
     },
     addUserProperties({ identity, properties }) {
       const user = userOf(identity, undefined);
       if ('code' in user) return user;
-      return queued('addUserProperties', user.key, { ...user.fields, properties });
+      return queued('addUserProperties', user.key, {
+        ...user.fields,
+        properties,
+      } satisfies Omit<FieldsOf<UserPropertiesInput>, 'identity'>);
     },
   };
 
@@ -190,15 +208,12 @@ export function createRecorder(
 
   /** If the caller's own code, such as a getter, throws while a record is read, only that record is refused. */
   function make(operation: Operation, given: unknown): QueuedRecord | Rejection {
-    const fields = fieldNames[operation];
+    const names = callersNames[operation];
     if (typeof given !== 'object' || given === null)
-      return rejection(
-        'invalid_type',
-        `${operation} takes one object: { ${Object.keys(fields).join(', ')} }`,
-      );
+      return rejection('invalid_type', `${operation} takes one object: { ${[...names].join(', ')} }`);
     try {
       const unknown: string[] = [];
-      for (const name in given) if (!Object.hasOwn(fields, name)) unknown.push(name);
+      for (const name in given) if (!names.has(name)) unknown.push(name);
       if (unknown.length > 0) onUnknown(operation, unknown);
       return makers[operation](given as Given);
     } catch (error) {
@@ -218,7 +233,7 @@ export function createRecorder(
 function unsendable(operation: Operation, given: unknown, reason: Rejection): Unsendable {
   const record: Record<string, unknown> = {};
   let field: string | undefined;
-  for (const [name, wireName] of Object.entries(fieldNames[operation])) {
+  for (const [wireName, name] of Object.entries(fieldNames[operation])) {
     const value = readable(given, name);
     if (value === unreadable) field ??= wireName;
     else if (value !== undefined) record[wireName] = value;
