@@ -216,7 +216,7 @@ test('the console imports only itself, the contract and the reader of lists, and
 });
 
 test('the library for servers imports only itself, the contract, and Node', () => {
-  const known = /^src\/(libraries\/producer\/.*|contract\/(deletion-states|lengths|limits|outcomes)\.ts)$/;
+  const known = /^src\/(libraries\/producer\/.*|contract\/(deletion-states|lengths|limits|outcomes|records)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/libraries/producer/')) assert.match(to, known, from);
     // An import claims its files as a spool claims its folder.
@@ -225,6 +225,8 @@ test('the library for servers imports only itself, the contract, and Node', () =
   for (const file of readdirSync(join(root, 'src/libraries/producer'))) {
     const text = readFileSync(join(root, 'src/libraries/producer', file), 'utf8');
     if (file.endsWith('.ts')) assert.doesNotMatch(text, / from '(?!\.|node:)/, file);
+    // Its schemas need a package, its types do not.
+    assert.doesNotMatch(text, /^import (?!type ).*contract\/records/m, file);
   }
 });
 
