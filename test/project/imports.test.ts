@@ -216,7 +216,8 @@ test('the console imports only itself, the contract and the reader of lists, and
 });
 
 test('the library for servers imports only itself, the contract, and Node', () => {
-  const known = /^src\/(libraries\/producer\/.*|contract\/(deletion-states|lengths|limits|outcomes|records)\.ts)$/;
+  const known =
+    /^src\/(libraries\/producer\/.*|contract\/(deletion-states|lengths|limits|outcomes|records)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/libraries/producer/')) assert.match(to, known, from);
     // An import claims its files as a spool claims its folder.
