@@ -100,7 +100,7 @@ export class Exchange {
     this.#res.onData((chunk: ArrayBuffer, last: boolean) => {
       if (!this.ended) this.run(take, Buffer.from(chunk), last);
       // After `take`, which may have answered already.
-      if (last) this.#bodyHasPassed();
+      this.#noteChunk(last);
     });
   }
 
@@ -155,9 +155,23 @@ export class Exchange {
     if (length === 0) return;
     if (length === undefined || length > bytesMax) this.#closeAfter = true;
     this.#bodyPending = !this.#closeAfter;
-    this.#res.onData((_, last) => {
-      if (last) this.#bodyHasPassed();
-    });
+    this.#res.onData((_, last) => this.#noteChunk(last));
+  }
+
+  #noteChunk(last: boolean): void {
+    if (!last) {
+      if (!this.#finished) arriving.add(this);
+      return;
+    }
+    arriving.delete(this);
+    this.#bodyHasPassed();
+  }
+
+  /** Answers without the rest of the body, and closes the connection. */
+  giveUpBody(): void {
+    this.#closeAfter = true;
+    if (this.#bodyPending) this.#bodyHasPassed();
+    else this.refuse(stopping);
   }
 
   #bodyHasPassed(): void {
@@ -355,6 +369,7 @@ export class Exchange {
   #finish(): void {
     if (this.#finished) return;
     this.#finished = true;
+    arriving.delete(this);
     if (this.#releases !== undefined) for (const release of this.#releases) release();
     openExchanges.count -= 1;
     if (openExchanges.count === 0) for (const resolve of openExchanges.waiting.splice(0)) resolve();
@@ -363,6 +378,7 @@ export class Exchange {
 
 const noHeaders: Headers = [];
 const internalError = rejection('internal_error');
+const stopping = rejection('overloaded', 'Nothing was stored: stopping.');
 const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
 
 /** Counts the turns of the event loop in which requests begin or are answered. */
@@ -383,7 +399,18 @@ function endTurn(): void {
 
 const openExchanges = { count: 0, waiting: [] as (() => void)[] };
 
+/** Requests of whose bodies only a part is here. */
+const arriving = new Set<Exchange>();
+
+/** How long a process that stops waits for them: a body may take minutes, and some clients want it to. */
+const bodiesMsMax = 5_000;
+
 /** Settles when every request that had begun is answered or aborted. */
 export async function allAnswered(): Promise<void> {
-  if (openExchanges.count > 0) await new Promise<void>((resolve) => openExchanges.waiting.push(resolve));
+  if (openExchanges.count === 0) return;
+  const timer = setInterval(() => {
+    for (const exchange of [...arriving]) exchange.giveUpBody();
+  }, bodiesMsMax);
+  await new Promise<void>((resolve) => openExchanges.waiting.push(resolve));
+  clearInterval(timer);
 }
