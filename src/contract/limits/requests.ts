@@ -55,6 +55,8 @@ export const receiving = {
    */
   bodyMsMin: 15_000,
   bodyBytesPerMs: 128,
+  /** A process that stops waits this long for bodies that are arriving: some clients would take minutes. */
+  stoppingMsMax: 5_000,
   /** Each piece costs 2 µs. A body may have `piecesMax` pieces and one more per `pieceBytesMin` bytes; then it is cut off. */
   piecesMax: 500,
   pieceBytesMin: 32,

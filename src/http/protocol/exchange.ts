@@ -402,15 +402,12 @@ const openExchanges = { count: 0, waiting: [] as (() => void)[] };
 /** Requests of whose bodies only a part is here. */
 const arriving = new Set<Exchange>();
 
-/** How long a process that stops waits for them: a body may take minutes, and some clients want it to. */
-const bodiesMsMax = 5_000;
-
 /** Settles when every request that had begun is answered or aborted. */
 export async function allAnswered(): Promise<void> {
   if (openExchanges.count === 0) return;
   const timer = setInterval(() => {
     for (const exchange of [...arriving]) exchange.giveUpBody();
-  }, bodiesMsMax);
+  }, receiving.stoppingMsMax);
   await new Promise<void>((resolve) => openExchanges.waiting.push(resolve));
   clearInterval(timer);
 }
