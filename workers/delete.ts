@@ -42,8 +42,8 @@ import {
   resumeAfterCrash,
 } from './erase.js';
 import { countReached } from './round/count.js';
-import { deleteFrom } from './round/empty.js';
 import { complete, finish, markHidden } from './round/finish.js';
+import { removeFrom } from './round/remove.js';
 import { resolve } from './round/resolve.js';
 import {
   assertRoomEverywhere,
@@ -257,7 +257,7 @@ async function deleteTogether(
 
   if ([...round.reached.values()].some((appIds) => appIds.length > 0)) await interruptPass(options);
   for (const table of userTables) {
-    await deleteFrom(options, round, table);
+    await removeFrom(options, round, table);
     endStep(table);
     await keepOrRefuse(options);
   }

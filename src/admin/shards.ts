@@ -77,7 +77,7 @@ export async function balanceShards(context: CommandContext) {
  * The next move: the smallest shard of the server with the most shards goes to the server with the fewest. Undefined if the servers are
  * balanced.
  */
-export function nextMove(
+function nextMove(
   shards: readonly Pick<ShardView, 'shard' | 'server' | 'rows'>[],
   servers: number,
 ): { readonly shard: number; readonly to: number } | undefined {

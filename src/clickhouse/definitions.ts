@@ -82,7 +82,7 @@ export async function createUnlessThere(
 }
 
 /** Rejects with DefinitionLost if the definition of one of these tables cannot be read from its file, on some replica. */
-export async function assertWritten(client: ClickHouseClient, changed: readonly string[]): Promise<void> {
+async function assertWritten(client: ClickHouseClient, changed: readonly string[]): Promise<void> {
   if (changed.length === 0) return;
   const names = changed.map((name) => name.split('.').toReversed());
   const tables = names.map(([table]) => `'${table}'`);

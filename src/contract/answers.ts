@@ -54,7 +54,7 @@ const messageId = Type.Optional(
 );
 
 /** The result of one message of the client library. */
-export const messageAnswerSchema = Type.Union([
+const messageAnswerSchema = Type.Union([
   Type.Object(
     { id: messageId, status: Type.Union([Type.Literal('stored'), Type.Literal('repeat')]) },
     { description: 'Stored, now or earlier with the same id.' },

@@ -171,7 +171,7 @@ export async function createDemoAccount(redis: Redis) {
   return { account, apiKey: api_key };
 }
 
-export const demoAccountName = 'demo';
+const demoAccountName = 'demo';
 
 /** The demo account, unless an administrator removed it. */
 export async function findDemoAccount(redis: Redis) {

@@ -122,7 +122,7 @@ export async function resetDeletions({ redis }: AdminContext): Promise<void> {
  * Copies suppressions, documents, requests and their references to ClickHouse: its copies are old, or were lost with the server if the
  * backup is restored into a new one. Removes documents that only the older data has.
  */
-export async function copyAll(context: AdminContext): Promise<void> {
+export async function renewSecondCopies(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
   await copySuppressions(redis, clickhouse);
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);

@@ -24,7 +24,13 @@ import { type Comparison, compareOnce } from '../registry/witness.js';
 import { forgetKept, readCopiedAt, readSeen, seenNothing } from '../registry/witness-copies.js';
 import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
-import { copyAll, deleteFromOlderData, noneDeleted, resetDeletions, withoutDeletions } from './older-data.js';
+import {
+  deleteFromOlderData,
+  noneDeleted,
+  renewSecondCopies,
+  resetDeletions,
+  withoutDeletions,
+} from './older-data.js';
 
 /** What a shard lacks. */
 type Missing = {
@@ -80,7 +86,7 @@ export async function recoverState(context: AdminContext) {
       const deleted = await deleteOn(context, setBack);
       crash('users_deleted_again');
       await resetDeletions(context);
-      await copyAll(context);
+      await renewSecondCopies(context);
       crash('copies_rewritten');
       await freeKeys(context, setBack, deployment);
       await voidLost(clickhouse, missing);

@@ -1,7 +1,7 @@
 // Lengths of text, in Unicode code points. Pure.
 
 /** Unicode code points of a string. */
-export function codePoints(text: string): number {
+function codePoints(text: string): number {
   let count = 0;
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);

@@ -60,7 +60,7 @@ export async function readOutstanding(redis: Redis, shard: number, epoch: string
 }
 
 /** The clock of the server that holds a shard, in milliseconds since 1970. */
-export async function readRedisClockMs(redis: Redis, shard: number): Promise<number> {
+async function readRedisClockMs(redis: Redis, shard: number): Promise<number> {
   const [seconds, microseconds] = (await runScript(redis, scripts.time, [shardKeys.state(shard)], [])) as [
     string,
     string,

@@ -168,14 +168,14 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
   {
     name: 'skips the booking of a deletion',
     patches: [
-      ['workers/round/empty.js', "await recordTaken(clickhouse, table, noted, 'deleted', from);", ''],
+      ['workers/round/remove.js', "await recordTaken(clickhouse, table, noted, 'deleted', from);", ''],
     ],
   },
   {
     name: 'deletes more than it books',
     patches: [
       [
-        'workers/round/empty.js',
+        'workers/round/remove.js',
         '(clickhouse, table, removal);',
         `(clickhouse, table, table === 'stored_events' ? { condition: '(' + removal.condition + ") OR app_id != '' AND row_number = 7", mark: removal.mark } : removal);`,
       ],
@@ -189,7 +189,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
         'clickhouse_settings: { max_threads: 1,',
         "clickhouse_settings: { ...(term === 'stored' ? { apply_deleted_mask: 0 } : {}), max_threads: 1,",
       ],
-      ['workers/round/empty.js', '<= options.erasure.atOnceBytesMax', '< 0'],
+      ['workers/round/remove.js', '<= options.erasure.atOnceBytesMax', '< 0'],
       ['workers/erase.js', 'if (bytes === 0 ||', 'if (true ||'],
     ],
   },

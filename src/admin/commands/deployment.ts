@@ -16,7 +16,7 @@ import {
   loadDeployment,
 } from '../../operations/deployment.js';
 import { recoverState, showState } from '../../operations/recover.js';
-import { checkNoneUnfinished, checkNoRestore } from '../../operations/restore/plan.js';
+import { checkNoneBegun, checkNoneUnfinished } from '../../operations/restore/plan.js';
 import { restoreBackup } from '../../operations/restore/restore-backup.js';
 import { restoreDeletions } from '../../privacy/deletion/mirror.js';
 import type { Loading } from '../../registry/loading.js';
@@ -191,7 +191,7 @@ async function untilRebuilt(context: CommandContext) {
 function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
   return load(context, waitMsMax, {
     checkLoad: () => checkNoneUnfinished(context),
-    checkCreation: () => checkNoRestore(context),
+    checkCreation: () => checkNoneBegun(context),
   });
 }
 

@@ -22,7 +22,7 @@ export const states: Readonly<Record<DeletionState, string>> = {
 type Told = Pick<Deletion, 'status' | 'state' | 'users_found'>;
 
 /** The request is complete, and none of its users had any rows: perhaps the wrong names were submitted. */
-export function isOfNobody({ status, users_found }: Told): boolean {
+function isOfNobody({ status, users_found }: Told): boolean {
   return status === 'complete' && users_found === 0;
 }
 

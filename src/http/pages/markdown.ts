@@ -6,7 +6,7 @@ export function htmlOf(markdown: string, hrefOf: (target: string) => string | un
 }
 
 /** The id of a heading, as GitHub forms it. */
-export function anchorOf(heading: string): string {
+function anchorOf(heading: string): string {
   return heading
     .toLowerCase()
     .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')

@@ -93,7 +93,7 @@ export async function isRestoring({ redis }: AdminContext): Promise<boolean> {
  * Rejects with AdministrationError if a restore has begun: ClickHouse may look empty only because the registry is exchanged last. The
  * caller must have the right to load Redis, which a restore takes before it exchanges tables.
  */
-export async function checkNoRestore(context: AdminContext): Promise<void> {
+export async function checkNoneBegun(context: AdminContext): Promise<void> {
   const staging = stagingOf(context.config.clickhouseDatabase);
   const isBegun =
     (await isRestoring(context)) || (await readDatabaseId(context.clickhouse, staging)) !== undefined;

@@ -23,7 +23,7 @@ import { readMirror } from '../../registry/mirror.js';
 import { forgetKept } from '../../registry/witness-copies.js';
 import { checkAllReachable, checkName, checkPlainTables } from '../backups.js';
 import type { AdminContext } from '../context.js';
-import { copyAll, resetDeletions, withoutDeletions } from '../older-data.js';
+import { renewSecondCopies, resetDeletions, withoutDeletions } from '../older-data.js';
 import {
   type Begun,
   confirmPlan,
@@ -188,7 +188,7 @@ async function carryOut(restore: Planned): Promise<void> {
   if (epoch !== '') {
     await resetDeletions(context);
     crash('deletions_reset');
-    await copyAll(context);
+    await renewSecondCopies(context);
     crash('copies_rewritten');
     // The restored data is older on purpose, so it must not count as set back.
     await forgetKept(context.redis, [...servers.keys()]);

@@ -63,7 +63,7 @@ export function createBackoff(
 }
 
 /** Milliseconds that a `Retry-After` in seconds or as a date asks for; 0 when it asks for nothing. */
-export function readRetryAfter(header: string | undefined, nowMs: number): number {
+function readRetryAfter(header: string | undefined, nowMs: number): number {
   if (header === undefined) return 0;
   const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1000 : msOfDate(header) - nowMs;
   return ms > 0 ? Math.min(ms, clientLimits.retryAfterMsMax) : 0;

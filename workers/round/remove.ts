@@ -14,18 +14,18 @@ import { chargeForRows } from '../erase.js';
 import { type Resolved, type Round, type RoundOptions, update } from './round.js';
 
 /** Deletes or masks the round's rows in one table. After all tables, `verify` counts that nothing is left. */
-export async function deleteFrom(options: RoundOptions, round: Round, table: UserTable): Promise<void> {
+export async function removeFrom(options: RoundOptions, round: Round, table: UserTable): Promise<void> {
   const appIds = round.reached.get(table) ?? [];
   if (appIds.length === 0) return;
   for (const part of round.parts.all) {
     const here = appIds.filter((appId) => part.appIds.has(appId));
-    if (here.length > 0) await deleteOnServer(options, round, table, part, here);
+    if (here.length > 0) await removeOnServer(options, round, table, part, here);
   }
   await update(options, round, ({ left }) => ({ left: (left ?? []).filter((rows) => rows.table !== table) }));
 }
 
 /** Deletes or masks the round's rows in one table of one server. */
-async function deleteOnServer(
+async function removeOnServer(
   options: RoundOptions,
   round: Round,
   table: UserTable,
