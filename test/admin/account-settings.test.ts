@@ -72,6 +72,17 @@ test('no second person is needed below the number of users, for a preview, or fo
   await submitAccepted(sluice, await getToken(sluice, own), [{ identity: 'a' }, { identity: 'b' }]);
 });
 
+test('a part of a list that a second person has to confirm needs that person, too', async () => {
+  const part = [{ identity: 'the last of a list' }];
+  const pair = [{ identity: 'a short list' }, bob];
+  for (const of_users of [0, 1.5, '2']) assert.equal((await submit(first, part, { of_users })).status, 400);
+  assert.equal((await submit(first, part, { of_users: 1 })).status, 201);
+  assert.equal((await submit(first, part, { of_users: 2 })).status, 202);
+  assert.equal((await submit(first, pair, { of_users: 1 })).status, 202);
+  assert.equal((await submit(second, part, { of_users: 2 })).status, 201);
+  assert.equal((await submit(second, pair, { of_users: 1 })).status, 201);
+});
+
 test('a proposal keeps no name, ends by itself, and is withdrawn by anybody who may delete', async () => {
   const users = [ada, { identity: 'dora' }];
   const { body } = await submit(first, users);

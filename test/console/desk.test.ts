@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { after, afterEach, before, describe } from 'node:test';
 import { TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
+import { counts } from '../../src/contract/lengths.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { getToken } from '../harness/deletion.js';
@@ -474,6 +475,27 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     // They continue where they were.
     assert.equal(await proposes.getByLabel('Users, one per line').inputValue(), 'entered before');
     faults = faults.filter((fault) => !/40[03]/.test(fault));
+  });
+
+  test('a list that is sent in several requests is confirmed as a whole', async () => {
+    const long = await createTestAccount(sluice, 'Long lists');
+    const all = counts.deletionTargetsMax + 1;
+    await sluice.admin('accounts', 'set', long.accountId, '--confirm-from', String(all));
+    const names = Array.from({ length: all }, (_, number) => `of-a-long-list-${number}`).join('\n');
+    const list = { name: 'list.txt', mimeType: 'text/plain', buffer: Buffer.from(names) };
+    for (const [officer, says] of [
+      ['proposes-many', 'The deletion of 10,001 users is proposed.'],
+      ['confirms-many', 'The deletion of 10,001 users is submitted.'],
+    ] as const) {
+      const page = await newPage();
+      await enter(page, sluice, `${officer}@desk.example`, 'privacy', long.accountId);
+      await openPage(page, 'Deletions');
+      await page.getByRole('button', { name: 'New deletion' }).click();
+      await page.getByLabel('Or a file (CSV or text)').setInputFiles(list);
+      await page.getByLabel('How many users are deleted?').fill(String(all));
+      await page.getByRole('button', { name: 'Delete 10,001 users' }).click();
+      await page.getByText(says).waitFor();
+    }
   });
 
   test('operators have a page of their own, and make links for forgotten passwords; the address of Keys and access stays valid', async () => {

@@ -23,36 +23,43 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
   const named = reference.value.trim();
   const suppress = useDraft(`${form} suppress`, false);
   const [done, setDone] = useState(false);
-  const [waits, setWaits] = useState(false);
+  /** How many users of which list wait for a second person. */
+  const proposed = useDraft(`${form} proposed`, { of: '', users: 0 });
   const { inCase, field } = useCase(account);
   const forget = () => {
     forgetDrafts(form);
     closeForm();
   };
   const typed = useField('');
-  const { list, sent = 0, requests } = users;
+  const { list, sent = 0, requests, name: of } = users;
+  const waiting = proposed.value.of === of ? proposed.value.users : 0;
   const left = list.users.length - sent;
   const isMany = left >= confirmedUsersMin;
   const isConfirmed = !isMany || typed.value.replace(/\D/g, '') === String(left);
   const submit = async (signal: AbortSignal) => {
+    let wait = waiting;
     const isDone = await users.send(signal, async (some, number) => {
       const answer = await call<Submitted>('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
         users: some,
         ...inCase,
+        ...(requests === 1 ? {} : { of_users: list.users.length }),
         ...(suppress.value ? { suppress: true } : {}),
         ...(named === '' ? {} : { reference: referenceOf(named, number, requests) }),
       });
-      setWaits(answer.status === 'awaits_confirmation');
+      if (answer.status !== 'awaits_confirmation') return;
+      wait += some.length;
+      proposed.set({ of, users: wait });
     });
     if (isDone) setDone(true);
   };
   if (done) {
     return (
-      <Dialog title={waits ? 'Proposed' : 'Submitted'} close={forget}>
+      <Dialog title={waiting === 0 ? 'Submitted' : 'Proposed'} close={forget}>
         <p role="status">
-          {waits
-            ? `The deletion of ${usersText(list.users.length)} is proposed. It begins once another privacy officer has submitted the same list, within 7 days. Only a hash of the list is kept: hand it over yourself.`
-            : `The deletion of ${usersText(list.users.length)} is submitted. The list shows when it is complete.`}
+          {waiting < sent &&
+            `The deletion of ${usersText(sent - waiting)} is submitted. The list shows when it is complete. `}
+          {waiting > 0 &&
+            `The deletion of ${usersText(waiting)} is proposed. It begins once another privacy officer has submitted the same list${requests === 1 ? '' : ' in the same order'}, within 7 days. Only a hash of the list is kept: hand it over yourself.`}
         </p>
         <Button text="Close" kind="primary" act={forget} />
       </Dialog>

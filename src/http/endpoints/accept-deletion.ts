@@ -74,11 +74,11 @@ const tooManyProposals =
 async function secondPersonFor(
   { audit, redis }: SubmissionOptions,
   { secret }: SubmitOptions,
-  { accountId, appId, actor, caseId, confirmFrom }: Submitter,
+  { accountId, appId, actor, caseId, confirmFrom, ofUsers = 0 }: Submitter,
   wanted: Submission,
 ): Promise<Proposed | { readonly how: 'needs_nobody' }> {
   const users = targetsOf(wanted.list).length;
-  if (confirmFrom === undefined || users < confirmFrom) return { how: 'needs_nobody' };
+  if (confirmFrom === undefined || Math.max(users, ofUsers) < confirmFrom) return { how: 'needs_nobody' };
   const mayStill = (email: string) => mayPersonDo(redis, email, rightsElsewhere.submitDeletion, accountId);
   const by = { redis, secret, accountId, by: actor.name, caseId, mayStill };
   const ofOther = await takeProposal(by, wanted);
@@ -115,7 +115,7 @@ const notSuppressed =
 function submitAudited(
   { audit }: SubmissionOptions,
   { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },
-  { actor, caseId: ownCase, confirmFrom: _, ...caller }: Submitter,
+  { actor, caseId: ownCase, confirmFrom: _, ofUsers: __, ...caller }: Submitter,
   asked: Submission,
   second: Awaited<ReturnType<typeof secondPersonFor>>,
 ): ReturnType<typeof submitDeletion> {

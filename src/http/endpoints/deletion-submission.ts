@@ -95,6 +95,12 @@ const deletionOfAccount = {
   properties: {
     ...deletionSchema.properties,
     case_id: { type: 'string', description: 'The open case to which it belongs.' },
+    of_users: {
+      type: 'integer',
+      minimum: 1,
+      description:
+        'The number of users of the whole list, if it is sent in several requests: whether a second person has to confirm them depends on it.',
+    },
   },
 };
 
@@ -132,7 +138,9 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
       readDocument(exchange, options, asked, lookup, async (submitter, document) => {
         const inCase = await caseOf(options, accountId, document.value);
         if ('refused' in inCase) return refuse(exchange, 'not_possible', inCase.refused);
-        return acceptSubmission(options, exchange, { ...submitter, ...inCase }, document);
+        const whole = wholeListOf(document.value);
+        if ('refused' in whole) return refuse(exchange, 'not_possible', whole.refused);
+        return acceptSubmission(options, exchange, { ...submitter, ...inCase, ...whole }, document);
       });
     },
   };
@@ -154,6 +162,14 @@ async function caseOf(
       throw error;
     },
   );
+}
+
+/** The number of users of the list of which a document is a part, if it says so, or the reason to refuse it. */
+function wholeListOf(value: unknown): Pick<Submitter, 'ofUsers'> | { readonly refused: string } {
+  const { of_users: users } = (value ?? {}) as { readonly of_users?: unknown };
+  if (users === undefined) return {};
+  const isCount = typeof users === 'number' && Number.isSafeInteger(users) && users > 0;
+  return isCount ? { ofUsers: users } : { refused: 'of_users must be an integer of at least 1' };
 }
 
 async function submitterFor(

@@ -26,6 +26,8 @@ export type Submitter = Caller & {
   readonly caseId?: string;
   /** For a person: from how many users on a second person has to confirm. */
   readonly confirmFrom?: number;
+  /** How many users the list has of which the submission is a part. */
+  readonly ofUsers?: number;
 };
 
 /** The case in the form that details of an audit line have. */
