@@ -3,6 +3,7 @@
 // that fails before it stops its services still ends.
 
 import type { ChildProcess } from 'node:child_process';
+import { appendFileSync } from 'node:fs';
 import { isAlive, killGroup, launch, type Program } from '../../deploy/local/launch.js';
 import { until, within } from './wait.js';
 
@@ -46,6 +47,8 @@ export type ChildOptions = {
   /** Called repeatedly until it returns true. */
   readonly healthy: (child: { readonly pid: number; output(): string }) => boolean | Promise<boolean>;
   readonly healthyDeadlineMs: number;
+  /** A file that gets a copy of the output, for tests in other processes. */
+  readonly outputFile?: string | undefined;
 };
 
 const runningPids = new Set<number>();
@@ -90,6 +93,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     for (const stream of [spawned.stdout, spawned.stderr]) {
       stream?.setEncoding('utf8').on('data', (text: string) => {
         output = (output + text).slice(-outputCharsMax);
+        if (options.outputFile !== undefined) appendFileSync(options.outputFile, text);
       });
     }
     letParentEnd(spawned);

@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { launch } from '../../deploy/local/launch.js';
 import { runAdmin, runMigrations } from './administration.js';
@@ -19,6 +20,8 @@ export type SluiceOptions = {
   readonly apiProcesses?: number;
   /** 1 by default. */
   readonly workers?: number;
+  /** An existing folder where each of these processes has a file with its output, for tests in other processes. */
+  readonly outputs?: string;
   /** Environment of all processes; overrides what is set here. */
   readonly env?: NodeJS.ProcessEnv;
   /** The same for one kind of process, for example a `REDIS_URL` that leads through a proxy. */
@@ -60,7 +63,8 @@ export type Deployment = {
   /** The first server. */
   readonly clickhouse: Pick<ClickHouseHandle, 'origin' | 'tester' | 'reader'>;
   readonly database: string;
-  readonly api: readonly Pick<ApiHandle, 'baseUrl' | 'adminUrl'>[];
+  readonly api: readonly Pick<ApiHandle, 'baseUrl' | 'adminUrl' | 'name' | 'pid' | 'output'>[];
+  readonly workers: readonly Pick<Child, 'name' | 'output'>[];
   readonly env: NodeJS.ProcessEnv;
   /** The app_id of Main Production. */
   readonly appId: string;
@@ -70,7 +74,7 @@ export type Deployment = {
   rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
 };
 
-export type SluiceHandle = Omit<Deployment, 'api' | 'clickhouse'> & {
+export type SluiceHandle = Omit<Deployment, 'api' | 'workers' | 'clickhouse'> & {
   readonly redis: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly clickhouses: readonly ClickHouseHandle[];
@@ -121,9 +125,11 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
   await runMigrations(shared);
   const bootstrap = (await runAdmin(['bootstrap'], shared)) as Bootstrap;
 
+  const outputFile = (name: string) =>
+    options.outputs === undefined ? undefined : join(options.outputs, name);
   const workers: Child[] = [];
   const beginWorker = (number: number, env: NodeJS.ProcessEnv = {}) =>
-    startWorker(`worker-${number}`, { ...ours, ...options.workerEnv, ...env });
+    startWorker(`worker-${number}`, { ...ours, ...options.workerEnv, ...env }, outputFile);
   const addWorker = async (env: NodeJS.ProcessEnv = {}) => {
     const worker = await beginWorker(workers.length + 1, env);
     workers.push(worker);
@@ -137,11 +143,17 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
   const [api, first] = await Promise.all([
     Promise.all(
       ports.map(({ number, port, adminPort }) =>
-        startApi(`api-${number}`, port, adminPort, {
-          ...ours,
-          ...(number > 1 ? { PUBLIC_BASE_URL: `http://127.0.0.1:${publicPort}` } : {}),
-          ...options.apiEnv,
-        }),
+        startApi(
+          `api-${number}`,
+          port,
+          adminPort,
+          {
+            ...ours,
+            ...(number > 1 ? { PUBLIC_BASE_URL: `http://127.0.0.1:${publicPort}` } : {}),
+            ...options.apiEnv,
+          },
+          outputFile,
+        ),
       ),
     ),
     Promise.all(Array.from({ length: options.workers ?? 1 }, (_, index) => beginWorker(index + 1))),
@@ -191,6 +203,7 @@ async function startApi(
   port: number,
   adminPort: number,
   env: NodeJS.ProcessEnv,
+  outputFile: (name: string) => string | undefined,
 ): Promise<ApiHandle> {
   const baseUrl = `http://127.0.0.1:${port}`;
   const child = await startChild({
@@ -207,6 +220,7 @@ async function startApi(
       return reply.status === 200;
     },
     healthyDeadlineMs: 120_000,
+    outputFile: outputFile(name),
   });
   return Object.defineProperties(child as ApiHandle, {
     baseUrl: { value: baseUrl },
@@ -214,13 +228,18 @@ async function startApi(
   });
 }
 
-function startWorker(name: string, env: NodeJS.ProcessEnv): Promise<Child> {
+function startWorker(
+  name: string,
+  env: NodeJS.ProcessEnv,
+  outputFile: (name: string) => string | undefined,
+): Promise<Child> {
   return startChild({
     name,
     program: { command: process.execPath, args: [compiled('workers/main.js')], env },
     ipc: true,
     healthy: () => true,
     healthyDeadlineMs: 30_000,
+    outputFile: outputFile(name),
   });
 }
 

@@ -1,5 +1,7 @@
 // One deployment for those files of a run that share one. A variable in the environment of the run's processes describes it.
 
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createTestAccount } from '../harness/accounts.js';
 import { runAdmin } from '../harness/administration.js';
 import {
@@ -9,33 +11,43 @@ import {
   type SluiceOptions,
   startSluice,
 } from '../harness/sluice.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { temporaryRoot } from './temporary-root.js';
 
 const variable = 'SHARED_SLUICE';
 
-type Description = Omit<Deployment, 'admin' | 'rows' | 'appId'>;
+type Description = Omit<Deployment, 'admin' | 'rows' | 'appId' | 'api' | 'workers'> & {
+  readonly api: readonly Omit<Deployment['api'][number], 'output'>[];
+  readonly workers: readonly { readonly name: string }[];
+  /** The folder with the output of each of these processes. */
+  readonly outputs: string;
+};
 
 export const toShare: SluiceOptions = { apiProcesses: 2 };
 
 /** Starts the deployment for all files that this process runs from now on; settles with the function that ends it. */
 export async function shareSluice(): Promise<() => Promise<void>> {
   process.env.TMPDIR = temporaryRoot();
-  const sluice = await startSluice(toShare);
-  process.env[variable] = JSON.stringify(describe(sluice));
+  const outputs = tempDir('outputs');
+  const sluice = await startSluice({ ...toShare, outputs });
+  process.env[variable] = JSON.stringify(describe(sluice, outputs));
   return async () => {
     for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse])
       if (!child.running)
         process.stderr.write(`sluice: the shared ${child.name} ended: ${child.output().slice(-4_000)}\n`);
     await sluice.stop();
+    removeTempDir(outputs);
   };
 }
 
-function describe(sluice: SluiceHandle): Description {
+function describe(sluice: SluiceHandle, outputs: string): Description {
   const { baseUrl, adminUrl, adminToken, redisUrl, clickhouseUrl, database, env } = sluice;
   const { origin, tester, reader } = sluice.clickhouse;
-  const api = sluice.api.map((one) => ({ baseUrl: one.baseUrl, adminUrl: one.adminUrl }));
+  const api = sluice.api.map(({ baseUrl, adminUrl, name, pid }) => ({ baseUrl, adminUrl, name, pid }));
+  const workers = sluice.workers.map(({ name }) => ({ name }));
   const clickhouse = { origin, tester, reader };
-  return { baseUrl, adminUrl, adminToken, redisUrl, clickhouseUrl, database, env, api, clickhouse };
+  const urls = { baseUrl, adminUrl, redisUrl, clickhouseUrl };
+  return { ...urls, adminToken, database, env, api, workers, clickhouse, outputs };
 }
 
 /** The deployment of this run, with a new app_id; undefined if the process does not belong to a run. */
@@ -43,11 +55,18 @@ export async function sluiceOfRun(): Promise<Deployment | undefined> {
   const text = process.env[variable];
   if (text === undefined) return undefined;
   const description = JSON.parse(text) as Description;
-  const { api, env, clickhouse, database } = description;
+  const { env, clickhouse, database, outputs } = description;
+  const withOutput = <Described extends { readonly name: string }>(child: Described) => ({
+    ...child,
+    output: () => readFileSync(join(outputs, child.name), 'utf8'),
+  });
+  const api = description.api.map(withOutput);
   const admin = (...args: readonly string[]) => runAdmin(args, env);
   const { appIds } = await createTestAccount({ admin, api }, 'Test file');
   return {
     ...description,
+    api,
+    workers: description.workers.map(withOutput),
     appId: appIds[0] ?? '',
     admin,
     rows: (sql) => queryRows(clickhouse, database, sql),
