@@ -3,21 +3,17 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { readConfig } from '../../src/config.js';
 import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { event, request } from '../harness/collect.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { untilStored } from '../harness/track.js';
+import { ownApi } from '../support/sluice.js';
+
+const sluice = await ownApi({ SDK_PATH: '/assets/app.js', COLLECT_PATH: '/in, /old/in' });
 
 describe('paths of the site’s own', () => {
-  let sluice: SluiceHandle;
-  before(async () => {
-    sluice = await startSluice({ env: { SDK_PATH: '/assets/app.js', COLLECT_PATH: '/in, /old/in' } });
-  });
-  after(() => sluice?.stop());
-
   const statusOf = async (path: string, init: RequestInit = {}) =>
     (await fetch(sluice.baseUrl + path, init)).status;
 

@@ -191,6 +191,11 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
   };
 }
 
+/** Starts one more API process of a deployment that somebody else started, with some variables of its own. */
+export async function startApiOf(sluice: Deployment, env: NodeJS.ProcessEnv): Promise<ApiHandle> {
+  return startApi('api-own', await freePort(), await freePort(), { ...sluice.env, ...env }, () => undefined);
+}
+
 async function startServers({ clickhouse, clickhouseServers = 1 }: SluiceOptions) {
   if (clickhouse !== undefined) return [clickhouse];
   return clickhouseServers === 1

@@ -10,24 +10,22 @@ import { startNeighbour } from '../fuzz/neighbour.js';
 import { openDescriptors, quantile, residentMib } from '../fuzz/process-figures.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { openRaw, type RawConnection } from '../harness/raw-http.js';
-import { type ApiHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownApi } from '../support/sluice.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 60_000;
 /** The timer fires no earlier than this. */
 const timerMsMin = 8_000;
-const slowClients = 200;
+const slowClients = 100;
 
 let descriptorsBefore: number;
 
-const sluice = await startSluice({ workers: 0 });
-after(async () => {
-  await neighbour.stop();
-  await sluice.stop();
-});
+// Before the hook that ends the API.
+after(() => neighbour.stop());
+const sluice = await ownApi();
 const [appId = ''] = await createEnvironments(sluice, [['--limit', 'track=none']]);
-const api = sluice.api[0] as ApiHandle;
+const api = sluice.own;
 const pid = api.pid;
 const neighbour = startNeighbour({ baseUrl: api.baseUrl, appId, pid: api.pid });
 await pause(1_000);

@@ -31,13 +31,13 @@ import { untilStored } from '../harness/ingestion.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { startAnsweringServer } from '../support/answering-server.js';
-import { ownSluice } from '../support/sluice.js';
+import { ownApi } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
 const newAppId = () => appIds.pop() as string;
 
 const folder = tempDir('import');
-const sluice = await ownSluice();
+const sluice = await ownApi();
 const appIds: string[] = await createEnvironments(
   sluice,
   Array.from({ length: 32 }, () => unlimited),

@@ -5,15 +5,15 @@ import { randomUUID } from 'node:crypto';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { faultsOf, launchBrowser, withoutBrowser } from '../harness/browser.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { enter, openPage as openConsolePage } from '../support/console-browser.js';
+import { ownApi } from '../support/sluice.js';
 import { beginPairing, collect, openLivePage, stopPairing } from '../support/visualizer.js';
 
-let sluice: SluiceHandle;
+const sluice = await ownApi();
+const device = sluice.api[1] ?? assert.fail('no other API process');
+const admin = sluice.own;
 let browser: Browser;
-let device: ApiHandle;
-let admin: ApiHandle;
 
 const skip = withoutBrowser();
 
@@ -26,12 +26,10 @@ const send = (messages: readonly object[], pairing: string) =>
 
 describe('the page', { skip }, () => {
   before(async () => {
-    [sluice, browser] = await Promise.all([startSluice({ workers: 0, apiProcesses: 2 }), launchBrowser()]);
-    [device, admin] = sluice.api as [ApiHandle, ApiHandle];
+    browser = await launchBrowser();
   });
   after(async () => {
     await browser?.close();
-    await sluice?.stop();
   });
   afterEach(async () => {
     await Promise.all(browser.contexts().map((context) => context.close()));
@@ -66,7 +64,7 @@ describe('the page', { skip }, () => {
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);
     const faults = faultsOf(page);
-    await enter(page, { admin: sluice.admin, adminUrl: admin.adminUrl }, 'watches@example.com', 'operator');
+    await enter(page, sluice, 'watches@example.com', 'operator');
     await openConsolePage(page, 'Live');
     await page.getByRole('link', { name: 'Open the Event Visualizer' }).click();
     await page.getByText('You are signed in as watches@example.com.').waitFor();
