@@ -62,7 +62,7 @@ import { verify } from './round/verify.js';
  * pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
-  const refusal = await keepOrRefuse(options);
+  const refusal = await tryToKeepTargets(options);
   const completed = await deleteInTurn(options);
   // Only now, so that new requests whose targets ClickHouse refuses hold up no others.
   if (refusal !== undefined) throw refusal;
@@ -70,7 +70,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
 }
 
 /** Keeps new targets. If ClickHouse refuses them, settles with the error after writing the reason into their requests. */
-async function keepOrRefuse(options: RoundOptions): Promise<unknown> {
+async function tryToKeepTargets(options: RoundOptions): Promise<unknown> {
   try {
     await keepNewTargets(options);
     return undefined;
@@ -92,7 +92,7 @@ async function deleteInTurn(options: RoundOptions): Promise<number> {
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = idsOf([chosen.requests, ...chosen.refusedBefore].flat());
-    // What only erases leaves the turn to requests that are submitted meanwhile.
+    // A round that only erases takes a turn of its own, so that requests that are submitted meanwhile need not wait.
     const turn = turnOf(redis, ids.length > 0 ? 'deletionRound' : 'erasureTurn');
     if (ids.length === 0 && ((await isTurnTaken(...turn)) || !(await isErasureDue(options)))) return 0;
     if (!(await takeTurn(...turn))) return 0;
@@ -130,9 +130,9 @@ async function deleteAndErase(
 }
 
 /**
- * Works on requests together. If ClickHouse refuses that, on halves of them, by account, until accounts are refused alone: their requests get
- * the reason. Once `refusedMax` accounts were, groups of several that are refused are left to the next rounds, since ClickHouse may refuse
- * everybody. Settles with these accounts, after all groups or when `work` says that it is over.
+ * Works on requests together. If ClickHouse refuses them, splits their accounts into halves until an account is refused alone; its requests
+ * get the reason. After `refusedMax` such accounts, a refused group of several is left to the next rounds, since ClickHouse may refuse
+ * everybody. Settles with the accounts refused alone, after all groups or when `work` says that it is over.
  */
 async function tryApart(
   options: RoundOptions,
@@ -259,7 +259,7 @@ async function deleteTogether(
   for (const table of userTables) {
     await removeFrom(options, round, table);
     endStep(table);
-    await keepOrRefuse(options);
+    await tryToKeepTargets(options);
   }
   options.crash('places_emptied');
   await update(options, round, () => ({ state: 'verifying' }));
@@ -308,7 +308,7 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   return completeErased(options);
 }
 
-/** How soon counting notices that a round is due. While requests wait that are not ready, each look may read the whole registry. */
+/** How soon counting notices that a round is due. While only requests that are not ready wait, each look may read the whole registry. */
 const roundLooksEveryMs = 500;
 
 /** Accounts that may be refused alone before the others are left to the next round: ClickHouse may refuse everybody. */

@@ -24,9 +24,9 @@ export function serveDeletions(
   onCallbacksDue: RoundOptions['onCallbacksDue'],
 ): DeletionWork {
   const { redis, config } = context;
-  // Rounds rest while all requests wait for unreachable servers: that may last for hours, and each round reads the whole registry.
   let pending = 0;
   let erasureCheckedAtMs = 0;
+  // Rounds rest while all requests wait for unreachable servers: that may last for hours, and each round reads the whole registry.
   let restsUntilMs = 0;
   const refused = new Set<string>();
   const onServersAwaited = () => {
@@ -42,8 +42,8 @@ export function serveDeletions(
       const before = pending;
       const { pendingDeletions, hiddenDeletions } = registryKeys;
       pending = await redis.zcard(pendingDeletions);
-      const isHidden = pending === 0 && (await redis.zcard(hiddenDeletions)) > 0;
-      const everyMs = isHidden ? erasures.checkEveryMs : erasures.checkWhenIdleEveryMs;
+      const onlyHidden = pending === 0 && (await redis.zcard(hiddenDeletions)) > 0;
+      const everyMs = onlyHidden ? erasures.checkEveryMs : erasures.checkWhenIdleEveryMs;
       if (pending === 0 && performance.now() < erasureCheckedAtMs + everyMs) return;
       // A new request may not need the unreachable server.
       if (pending === before && performance.now() < restsUntilMs) return;

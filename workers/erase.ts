@@ -2,8 +2,8 @@
 // rows, for all requests together. ClickHouse does that in the background, so rounds continue: each starts a pass if one is due, or
 // checks whether one has ended. Passes are spaced so that they use a given share of one core on average. No request waits longer than
 // a given time, whatever that costs.
-// In small tables rounds and passes may spend for some minutes in advance: single deletions are complete within seconds, and those of a
-// steady stream are erased together.
+// In small tables rounds and passes may use the share of some minutes in advance: single deletions are complete within seconds, and those
+// of a steady stream are erased together.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import {
@@ -139,11 +139,11 @@ function advanceMs(options: ErasureOptions): number {
   return restMsAfter(options, erasures.advanceCpuMs);
 }
 
-/** Adds the rest after rewriting this much. Settles with how long it is. */
+/** Adds the pause that rewriting this much requires. Settles with its length. */
 async function charge(options: ErasureOptions, bytes: number): Promise<number> {
   const restMs = restMsAfter(options, bytes / erasures.bytesPerMs);
   if (restMs === 0) return 0;
-  // What is urgent does not wait for the rest, so that could grow without end.
+  // An urgent pass does not wait for it to end, so pauses could add up without end.
   const earlierMs = Math.min(await readRestMs(options), advanceMs(options));
   await options.redis.set(registryKeys.erasureRest, '1', 'PX', earlierMs + restMs);
   return restMs;

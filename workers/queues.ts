@@ -20,9 +20,9 @@ import type { WorkerContext } from './context.js';
 
 export const storeQueueName = 'store';
 
-/** A tick seals what is old enough and makes the jobs. Each worker tries this often to get the lease for it. */
+/** A tick seals what is old enough and makes the jobs. Each worker tries this often to get its turn. */
 export const tickEveryMs = 250;
-/** How long a lease for ticks lasts: less than the time between two tries, so that a single worker gets it every time. */
+/** How long a turn lasts: less than the time between two tries, so that a single worker gets it every time. */
 export const tickTurnMs = 200;
 /** How long a worker's ticks pause after one that failed or found an emptied Redis, since each of them logs that. */
 export const tickRestMs = 1_000;

@@ -193,7 +193,7 @@ async function expireOn(
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
   // An account that waits for one table waits for all later ones: the table that identifies users comes last.
   const waiting = new Set<string>();
-  // What was accepted longer ago than an environment retains it by now has not expired.
+  // Environments whose retention was changed since the run began: what expired by the former one may be wanted now.
   const changed = new Set<string>();
   for (const table of userTables) {
     const { pending, counted } = await accountsThatDelete(context);

@@ -34,7 +34,7 @@ export async function maskRows(client: ClickHouseClient, table: string, removal:
 
 /** The bytes of tables, on one server. */
 export function readStoredBytes(client: ClickHouseClient, tables: readonly string[]): Promise<number> {
-  return readBytes(client, tables, 'active');
+  return readPartBytes(client, tables, 'active');
 }
 
 /** The bytes of a table's parts that have rows which meet a condition. */
@@ -43,7 +43,7 @@ export function readRewrittenBytes(
   table: string,
   condition: string,
 ): Promise<number> {
-  return readBytes(
+  return readPartBytes(
     client,
     [table],
     `active AND name IN (SELECT DISTINCT _part FROM ${table} WHERE ${condition})`,
@@ -56,7 +56,7 @@ export function readMaskedBytes(
   tables: readonly string[],
   settings: object = {},
 ): Promise<number> {
-  return readBytes(client, tables, 'active AND has_lightweight_delete', settings);
+  return readPartBytes(client, tables, 'active AND has_lightweight_delete', settings);
 }
 
 /** Erases all masked rows of these tables. Rejects with MutationFailed if some are left. */
@@ -150,7 +150,7 @@ async function isRewritten(client: ClickHouseClient, table: string): Promise<boo
 /** The settings of a query that counts masked rows too. */
 export const withMasked = { apply_deleted_mask: 0 } as const;
 
-async function readBytes(
+async function readPartBytes(
   client: ClickHouseClient,
   tables: readonly string[],
   condition: string,

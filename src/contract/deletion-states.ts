@@ -13,7 +13,7 @@ export const deletionStates = {
     'No query shows its users any more. Their rows will be erased from the disk together with those of others.',
   complete: 'Every table was counted and held nothing of its users.',
   clickhouse_unavailable: 'ClickHouse did not answer; another attempt follows.',
-  no_room: "ClickHouse's disk has too little room to delete rows; it goes on when there is.",
+  no_room: "ClickHouse's disk has too little room to delete rows; it continues when there is.",
   mutation_failed: 'Rows were left after a deletion; another attempt follows.',
   failed: 'The last attempt failed; another one follows.',
   targets_lost:

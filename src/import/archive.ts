@@ -46,7 +46,7 @@ export async function unpackZip(
 /** Why a temporary file could not be written, in words that say what to do about a full disk. */
 export function reasonOf({ code, message }: NodeJS.ErrnoException): string {
   return ['ENOSPC', 'EDQUOT', 'EFBIG'].includes(code ?? '')
-    ? `${tmpdir()} has no room for a copy of it (${message}); free some, or let TMPDIR name another folder`
+    ? `${tmpdir()} has no room for a copy of it (${message}); free some, or set TMPDIR to another folder`
     : message;
 }
 

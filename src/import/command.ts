@@ -33,7 +33,7 @@ function sayNotes(
   if (listed(mended) !== '') say(`mended: ${listed(mended)}`);
   if (listed(commas) !== '')
     say(
-      `numbers with a decimal comma are kept as texts, and sums take them for 0: ${listed(commas)}; --decimal-comma NAMES reads them`,
+      `numbers with a decimal comma are kept as text, and sums count them as 0: ${listed(commas)}; --decimal-comma NAMES reads them`,
     );
   if (listed(sharedWords) !== '')
     say(
@@ -88,7 +88,7 @@ function report(
       `verified: ${listed(verified)}${verified.unknown > 0 ? '; the unknown ones are not stored: import the file again with another --state' : ''}`,
     );
   if (isStopped) {
-    say('stopped; the same command goes on from here');
+    say('stopped; the same command continues from here');
     return 130;
   }
   const isStored = verified === undefined || verified.unknown + verified.waiting === 0;

@@ -163,9 +163,9 @@ const mysql: Options = {
 function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | undefined {
   for (const column of Object.keys(record)) {
     const cell = record[column];
-    if (cell === '\\N') return `has \\N in the column ${column}, as databases write NULL; say --null '\\N'`;
+    if (cell === '\\N') return `has \\N in the column ${column}, as databases write NULL; add --null '\\N'`;
     if (!isMysql && cell?.startsWith('"') && cell.includes('\\"'))
-      return `has \\" in the column ${column}, as MySQL writes a quote; say --csv-dialect mysql`;
+      return `has \\" in the column ${column}, as MySQL writes a quote; add --csv-dialect mysql`;
   }
   return undefined;
 }

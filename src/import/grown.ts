@@ -33,7 +33,7 @@ export async function continueGrown(state: ImportState, inputs: readonly Input[]
         done: false,
       };
       words.push(
-        `${input.name}: it has grown since it was imported; it goes on after its first ${file.read} rows`,
+        `${input.name}: it has grown since it was imported; its import continues after row ${file.read}`,
       );
       continue;
     }

@@ -222,7 +222,7 @@ async function spoolAddress({ url, shown, headers }: Address, stop: AbortSignal)
   try {
     const answer = await fetch(url, { headers, signal: stop });
     if (!answer.ok || answer.body === null)
-      throw new ImportError(`${shown}: it is answered ${answer.status}`);
+      throw new ImportError(`${shown}: the server answers ${answer.status}`);
     return await spool(shown, answer.body, stop);
   } catch (error) {
     if (error instanceof ImportError) throw error;
@@ -378,7 +378,7 @@ export async function* textIn(
       if (!(error instanceof WrongEncoding)) throw error;
       const advice =
         encoding === 'utf-8'
-          ? 'if it is Windows-1252 (ANSI), say --encoding windows-1252, else save it as UTF-8'
+          ? 'if it is Windows-1252 (ANSI), add --encoding windows-1252, else save it as UTF-8'
           : 'save it as UTF-8';
       throw new ImportError(`${name}: it is not ${encodingNames[encoding]} on line ${error.line}; ${advice}`);
     }

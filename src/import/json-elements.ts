@@ -72,7 +72,7 @@ export async function* splitValues(content: AsyncIterable<Buffer>): AsyncGenerat
         if (isBlankByte(byte)) continue;
         isArray ??= byte !== 0x7b;
         if (isArray ? isOpen || byte !== 0x5b : byte !== 0x7b)
-          throw new Malformed(isArray ? oneArray : `after object ${place} is something else than an object`);
+          throw new Malformed(isArray ? oneArray : `after object ${place} is something other than an object`);
         isOpen = true;
         from = isArray ? at + 1 : at;
       }

@@ -17,7 +17,7 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
 
   FILE                      NDJSON, JSON, CSV or Parquet, each also in .gz, .zst or .zip; a folder; a pattern such as 'log-*.csv'; an https:// address; s3://BUCKET/PREFIX, with AWS's environment variables; - is stdin
   --app-id APP_ID           the environment
-  --url URL                 the service; http://127.0.0.1:8080 unless told
+  --url URL                 the service; default http://127.0.0.1:8080
   --write-key KEY           if the environment requires one, and for --verify (or SLUICE_WRITE_KEY)
   --import-token TOKEN      lifts the limits of bulk requests (or SLUICE_IMPORT_TOKEN): environments set APP_ID --import-until DATE
   --format FORMAT           ndjson, json, csv or parquet, if the file does not show it
@@ -35,15 +35,15 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
   --timestamp COLUMN        when it happened; --timestamp-format s, ms, us, ns, or a pattern such as 'M/D/YYYY h:mm A'
   --time-zone ZONE          of times that name none: UTC, +02:00, Europe/Berlin
   --session-id COLUMN
-  --properties A,B=NAME     these columns, the second under another name; all the rest unless told
+  --properties A,B=NAME     these columns, the second under another name; default: all the rest
   --decimal-comma A,B       numbers of these columns have a decimal comma: 1.234,50
-  --key COLUMN              the idempotency key; made of the file's content and the row's place unless told
+  --key COLUMN              the idempotency key; default: made of the file's content and the row's place
 
  how
   --dry-run                 reads everything, sends nothing, shows the first ten records and every fault
   --verify                  reads everything again at the end, and asks whether every row is stored
-  --state FILE              where the import is; sluice-import.state unless told
-  --rejects FILE            the rows that are refused; sluice-import.rejects.ndjson unless told
+  --state FILE              how far the import has got; default sluice-import.state
+  --rejects FILE            the rows that are refused; default sluice-import.rejects.ndjson
   --rate NUMBER             rows a second at most
   --strict                  refuses what it would mend: booleans, nulls, nested objects, texts that are too long
   --allow-identities A,B    words such as guest that the environment allows as identities, so devices are merged into them`;

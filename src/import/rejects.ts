@@ -37,7 +37,7 @@ export function openRejects(path: string, { bytes, isContinued, isDone }: Reject
       throw new ImportError(`--rejects ${path}: it holds the rows of another import; name another file`);
     if (size < bytes || (size > bytes && isDone))
       throw new ImportError(
-        `--rejects ${path}: it has ${size} bytes, but this import left ${bytes}; import a mended file with another --state and --rejects`,
+        `--rejects ${path}: it has ${size} bytes, but this import left ${bytes}; import a corrected file with another --state and --rejects`,
       );
     file = openSync(path, bytes === 0 ? 'w' : 'r+', 0o600);
     ftruncateSync(file, bytes);

@@ -62,7 +62,7 @@ async function listObjects(
   const exact = objects.filter(({ key }) => key === prefix);
   // Some tools create objects that stand for folders and hold no rows.
   const found = exact.length > 0 ? exact : objects.filter(({ key }) => !key.endsWith('/'));
-  if (found.length === 0) throw new ImportError(`${address}: no object's name begins so`);
+  if (found.length === 0) throw new ImportError(`${address}: no object's name begins with that`);
   return found;
 }
 

@@ -221,7 +221,7 @@ export function createSender(
     if (status === 401 || aboutSending.has(code)) throw new ImportError(message);
     if (lengths.length > 1) return sendHalves(lane, recordsIn(lane, sent, lengths));
     const reason = isGateway
-      ? `A gateway before the service answers 413: it takes no request of ${sent.length} bytes.`
+      ? `A gateway before the service answers 413: it accepts no request of ${sent.length} bytes.`
       : message;
     return { stored: 0, repeats: 0, refused: [{ index: 0, reason }] };
   }

@@ -86,9 +86,9 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
   }
   if (isNumber || isDecimal(value)) {
     if (isDateToo(value))
-      return 'is either a date or milliseconds of 1976; say --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
+      return 'is either a date or milliseconds of 1976; add --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
     if (Number(value) >= epochSeconds.endsBefore) return timeOfNumber(value, nsPerMs);
-    return 'is a number that would be a day in 1970 to 1973 as milliseconds; if these are seconds, say --timestamp-format s';
+    return 'is a number that would be a day in 1970 to 1973 as milliseconds; if these are seconds, add --timestamp-format s';
   }
   if (typeof value !== 'string') return 'is not a time';
   const given = value
@@ -129,7 +129,7 @@ function timeOfNumber(value: unknown, unitNs: number): TimeResult {
   if (match === null) {
     // Numbers such as 1e-7 and 1e+21.
     if (Number.isFinite(value)) return Math.floor((value as number) * (unitNs / nsPerMs));
-    return 'is not a plain number, which --timestamp-format says';
+    return 'is not a plain number, as --timestamp-format requires';
   }
   const [, sign, whole = '', fraction = ''] = match;
   if (whole.length > imports.timeDigitsMax) return Number.POSITIVE_INFINITY;

@@ -91,7 +91,7 @@ function hold(redis: Redis, nonce: string, beganUs: bigint): Loading & { readonl
 
 /**
  * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. Versions follow
- * Redis's clock, so the lost ones are below it too, unless the known one is not.
+ * Redis's clock, so the lost ones are below it too, unless they ran ahead of it as the known one does: then some are skipped.
  */
 export function versionAfterLoss({ beganUs }: Loading, known: string): string {
   return String(BigInt(known) < beganUs ? beganUs : BigInt(known) + stateLoads.lostVersionsMax);

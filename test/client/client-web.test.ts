@@ -334,7 +334,7 @@ test('copies of the library in one window are one library', async () => {
   second.load('1', { baseUrl, pageViews: true });
   assert.deepEqual(page.warnings, []);
   second.load('2', { baseUrl: 'https://other.example', pageViews: true });
-  assert.match(page.warnings.join(), /load is ignored: this page records for the app_id 1 already/);
+  assert.match(page.warnings.join(), /load is ignored: this page already records for the app_id 1/);
   second.identify('ada@example.com');
   assert.deepEqual([page.sluice.identity, second.userId], ['ada@example.com', page.sluice.userId]);
   page.history?.pushState(null, '', '/offers');

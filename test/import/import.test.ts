@@ -393,8 +393,8 @@ describe('a file', () => {
           refused: 0,
         });
       for (const [address, expected] of [
-        [`http://${host}/none.csv?signature=secret`, `http://${host}/none.csv: it is answered 404`],
-        [`http://me:secret@${host}/own.csv`, `http://${host}/own.csv: it is answered 401`],
+        [`http://${host}/none.csv?signature=secret`, `http://${host}/none.csv: the server answers 404`],
+        [`http://me:secret@${host}/own.csv`, `http://${host}/own.csv: the server answers 401`],
         [`http://${host}/cut.csv?signature=secret`, `http://${host}/cut.csv: it cannot be read: `],
         [`http://127.0.0.1:1/a.csv?signature=secret`, `http://127.0.0.1:1/a.csv: it cannot be read: `],
         ['https://?signature=secret', 'https://: it is not a URL'],
@@ -545,7 +545,7 @@ describe('rows that are refused', () => {
     /Exactly one of identity and user_id must be given/,
     /column when that names no time zone; --time-zone must say which/,
     /column when that is not RFC 3339, or not a real date/,
-    /as milliseconds; if these are seconds, say --timestamp-format s/,
+    /as milliseconds; if these are seconds, add --timestamp-format s/,
     /has 3 fields, but the header has 4/,
     /identity is too long/,
   ];
@@ -759,7 +759,7 @@ test('a full disk ends an import with one line, and the same command continues e
   ]);
   assert.match(
     piped.words,
-    /^import: -: it cannot be read: \S+ has no room for a copy of it \(EFBIG: file too large, write\); free some, or let TMPDIR name another folder\n$/,
+    /^import: -: it cannot be read: \S+ has no room for a copy of it \(EFBIG: file too large, write\); free some, or set TMPDIR to another folder\n$/,
   );
   const { code, counts, words } = await run([...args, ...files('full')]);
   assert.deepEqual([code, counts], [1, { read: count, stored: 0, repeats: 0, refused: count }], words);

@@ -303,7 +303,7 @@ describe('a time', () => {
     const cells = [...faultless, ...blanks, ...others];
     const csv = await open('seconds.csv', `u\tt\n${cells.map((cell) => `ada\t"${cell}"\n`).join('')}`);
     const fault =
-      'The row has a time in the column t that is not a plain number, which --timestamp-format says.';
+      'The row has a time in the column t that is not a plain number, as --timestamp-format requires.';
     assert.deepEqual(await timesOf(csv, ...seconds), [
       '2023-11-14T22:13:20.000Z',
       '2023-11-14T22:13:20.000Z',
@@ -357,7 +357,7 @@ describe('a time', () => {
 test('a number that may be a date or milliseconds is refused until the options say which', async () => {
   const auto = readTimeFormat(undefined, undefined) as TimeFormat;
   const words =
-    'is either a date or milliseconds of 1976; say --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
+    'is either a date or milliseconds of 1976; add --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
   for (const date of ['199001010000', ' 202402291200 ', '202401011200.0', '210012312359'])
     assert.equal(readTime(date, auto), words, date);
   assert.equal(readTime(202401011200, auto), words);
@@ -716,7 +716,7 @@ describe('CSV', () => {
     const latin = Buffer.from('mail\nJos\u00e9@x.com\nJos\u00e8@x.com\n', 'latin1');
     await assert.rejects(
       csv('latin.csv', latin),
-      /latin\.csv: it is not UTF-8 on line 2; if it is Windows-1252 \(ANSI\), say --encoding windows-1252/,
+      /latin\.csv: it is not UTF-8 on line 2; if it is Windows-1252 \(ANSI\), add --encoding windows-1252/,
     );
     await assert.rejects(csv('cut.csv', Buffer.from('mail\nJos\u00e9').subarray(0, -1)), /it is not UTF-8/);
     const wide = Buffer.from('\ufeffmail\nJos\u00e9\n', 'utf16le');
@@ -787,10 +787,10 @@ describe('CSV', () => {
     );
     const columns = ['--event', 'x', '--identity', 'u'];
     const plain = await mapped(file, ...columns);
-    assert.match(String(plain[1]), /has \\N in the column u, as databases write NULL; say --null '\\N'/);
+    assert.match(String(plain[1]), /has \\N in the column u, as databases write NULL; add --null '\\N'/);
     assert.match(
       String(plain[3]),
-      /has \\" in the column t, as MySQL writes a quote; say --csv-dialect mysql/,
+      /has \\" in the column t, as MySQL writes a quote; add --csv-dialect mysql/,
     );
     const [ada, nobody, bob] = await mapped(file, ...columns, '--csv-dialect', 'mysql');
     assert.deepEqual((ada as Sent).properties, { t: 'say "hi", \\' });
@@ -949,7 +949,7 @@ describe('JSON', () => {
     await assert.rejects(chunksOf(await open('cut.json', '{\n"u": 1')), /ends within object 1/);
     await assert.rejects(
       chunksOf(await open('comma.json', '{\n"u": 1},\n{}')),
-      /after object 1 is something else/,
+      /after object 1 is something other/,
     );
   });
 

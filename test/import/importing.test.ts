@@ -141,7 +141,7 @@ describe('an answer', () => {
     const { refused } = await sender.send('events', records.slice(0, 1));
     assert.match(
       refused[0]?.reason ?? '',
-      /A gateway before the service answers 413: it takes no request of \d+ bytes/,
+      /A gateway before the service answers 413: it accepts no request of \d+ bytes/,
     );
     sender.close();
   });
@@ -272,7 +272,7 @@ describe('the files of an import', () => {
       assert.deepEqual([grown.read, grown.stored], [3, 3]);
       assert.match(
         notes.words[0] ?? '',
-        /log\.csv: it has grown since it was imported; it goes on after its first 2 rows/,
+        /log\.csv: it has grown since it was imported; its import continues after row 2/,
       );
       appendFileSync(file, 'ed,4');
       await run(file, 'log-state', 'log-rejects');
@@ -562,7 +562,7 @@ describe('the files of an import', () => {
       assert.match(
         await faultOf(again()),
         new RegExp(
-          `refused-r: it has ${bytes} bytes, but this import left ${rejected.length}; import a mended file`,
+          `refused-r: it has ${bytes} bytes, but this import left ${rejected.length}; import a corrected file`,
         ),
       );
       if (content === undefined) assert.equal(existsSync(path('refused-r')), false);

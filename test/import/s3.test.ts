@@ -102,7 +102,7 @@ test('a prefix stands for all objects whose names begin so, in natural order, an
 
 test('an object that is missing, or may not be read, is reported in one line', async () => {
   assert.equal(await faultOf('s3://nowhere/logs'), 's3://nowhere/logs: there is no such bucket');
-  assert.equal(await faultOf('s3://archive/log/'), "s3://archive/log/: no object's name begins so");
+  assert.equal(await faultOf('s3://archive/log/'), "s3://archive/log/: no object's name begins with that");
   assert.equal(await faultOf('s3:///logs'), 's3:///logs: it must be s3://BUCKET/PREFIX');
   const { AWS_SECRET_ACCESS_KEY: secret, AWS_ACCESS_KEY_ID: id, AWS_REGION: region } = process.env;
   process.env.AWS_ACCESS_KEY_ID = 'nobody';

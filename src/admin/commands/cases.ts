@@ -14,7 +14,7 @@ const reference = Type.String({
 });
 const days = {
   received_on: day('A day such as 2026-03-01. Default: today, in UTC.'),
-  due_on: day("Default: later by the account's setting due_days."),
+  due_on: day("Default: received_on plus the account's due_days."),
 };
 const states = ['open', 'closed'] as const;
 

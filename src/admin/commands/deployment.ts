@@ -127,9 +127,9 @@ export const deploymentCommands = {
     cli: 'state compare   whether Redis or ClickHouse was set back to older data, and what is missing',
     run: (context) => showState(context),
   }),
-  recoverState: does('went on with a ClickHouse that was set back', {
+  recoverState: does('continued with a ClickHouse that was set back', {
     may,
-    cli: 'state recover   goes on with a ClickHouse that was set back: deletes again, frees the keys of what is gone',
+    cli: 'state recover   continues with a ClickHouse that was set back: deletes again, frees the keys of what is gone',
     run: (context) => recoverState(context),
   }),
   restore: does('restored the state of Redis', {

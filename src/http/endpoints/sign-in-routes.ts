@@ -67,8 +67,8 @@ const endpoints: Readonly<Record<string, Endpoint>> = {
     given: { invitation: text, password: text },
     open: accept,
   },
-  'GET /sessions': { id: 'listSessions', summary: 'The own sessions', own: listOwnSessions },
-  'DELETE /sessions/:id': { id: 'endSession', summary: 'End an own session', own: endOwnSession },
+  'GET /sessions': { id: 'listSessions', summary: 'Your sessions', own: listOwnSessions },
+  'DELETE /sessions/:id': { id: 'endSession', summary: 'End one of your sessions', own: endOwnSession },
   'PUT /password': {
     id: 'changePassword',
     summary: 'Choose another password; other sessions end',

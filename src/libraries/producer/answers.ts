@@ -38,7 +38,7 @@ export function judge(answer: Answer): Verdict {
     return {
       kind: 'refused',
       code: codeOfFault(answer),
-      message: 'a gateway before Sluice takes no request of this size',
+      message: 'a gateway before Sluice accepts no request of this size',
     };
   if (error === undefined) return later(answer, { code: codeOfFault(answer), message: faultOf(answer) });
   const { code, message, field } = error;

@@ -116,7 +116,7 @@ export function readOptions(given: SluiceOptions<Validation>): Settings {
 function text(name: string, value: unknown): string {
   if (value === undefined || value === null) throw new TypeError(`the option ${name} is missing`);
   if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value);
-  if (typeof value !== 'string' || value === '') throw new TypeError(`${name} must be a text`);
+  if (typeof value !== 'string' || value === '') throw new TypeError(`${name} must be a string`);
   return value;
 }
 

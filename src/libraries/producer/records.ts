@@ -160,7 +160,7 @@ export function createRecorder(
     }
     // Dates can hold 8.64e15 milliseconds on either side of 1970.
     if (!(Math.abs(ms) <= 8.64e15)) {
-      return rejection('invalid_timestamp', 'it is neither a Date, a text nor a number', 'timestamp');
+      return rejection('invalid_timestamp', 'it is neither a Date, a string nor a number', 'timestamp');
     }
     return new Date(ms).toISOString();
   }
@@ -217,7 +217,7 @@ export function createRecorder(
       if (unknown.length > 0) onUnknown(operation, unknown);
       return makers[operation](given as Given);
     } catch (error) {
-      const words = error instanceof Error ? error.message : 'something else than an error was thrown';
+      const words = error instanceof Error ? error.message : 'something other than an error was thrown';
       return rejection('invalid_type', `it cannot be read: ${words}`);
     }
   }
@@ -261,7 +261,7 @@ function userOf(identity: unknown, userId: unknown): User | Rejection {
   if (!hasIdentity && !hasUserId) return rejection('missing_user');
   const text = textOf(hasIdentity ? identity : userId);
   if (typeof text !== 'string') {
-    return rejection('invalid_type', 'a user is a text or a number', hasIdentity ? 'identity' : 'user_id');
+    return rejection('invalid_type', 'a user is a string or a number', hasIdentity ? 'identity' : 'user_id');
   }
   return hasIdentity
     ? { key: `i${text}`, fields: { identity: text } }

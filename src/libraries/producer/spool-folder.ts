@@ -21,7 +21,7 @@ const ownFolders = new Map<string, string>();
 /** Claims a folder. Throws if a running process owns it, or if it cannot be written to. */
 export function claimFolder(folder: string): void {
   const path = resolve(folder);
-  if (ownFolders.has(path)) throw new Error(`the spool ${path} is in use by this process already`);
+  if (ownFolders.has(path)) throw new Error(`the spool ${path} is already in use by this process`);
   mkdirSync(path, { recursive: true, mode: 0o700 });
   takeFolder(path, findClaims(path));
 }

@@ -56,8 +56,8 @@ export async function recordMove(
 }
 
 /**
- * Records that servers are changed from now on, so that a revert needs both. The second copy gets this first: otherwise a Redis that is
- * emptied and loaded again would have a move that looks as if it had changed nothing.
+ * Call it before a server is changed: from then on a revert needs both servers. The second copy gets this first: otherwise a Redis that
+ * is emptied and loaded again would have a move that looks as if it had changed nothing.
  */
 export async function recordChanges({ context, owned }: Moving): Promise<void> {
   const setUnchangedBy = (unchanged_by: string) =>

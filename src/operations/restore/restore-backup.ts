@@ -98,7 +98,7 @@ async function restoreInSteps(restore: Restore): Promise<RestoredBackup> {
     const { hasExchanged, isWhole, tables } = await readProgress(context, former);
     if (hasExchanged && former.name !== name)
       throw new AdministrationError(`the restore of ${former.name} was interrupted: run it again first`);
-    // If tables that it needs are gone, the restore begins again. What is left is finished first: until then deletions see mixed tables.
+    // If tables that it needs are gone, the restore begins again once what is left is exchanged: until then deletions see mixed tables.
     if (hasExchanged && (isWhole || (await readEpoch(redis)) !== '' || (await isKnown(context)))) {
       const result = await resume(restore, { ...former, tables });
       if (isWhole) return result;

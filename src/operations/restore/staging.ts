@@ -115,7 +115,7 @@ export async function unstage(restore: Restore, id: string): Promise<void> {
 
 const redisAwayMsMax = 10_000;
 
-/** Takes over what a killed restore left. Creates staging databases that were dropped by hand again, empty. */
+/** Takes over what a killed restore left. Recreates, empty, the staging databases that were dropped by hand. */
 export async function takeOver(restore: Restore, plan: Plan): Promise<void> {
   const { servers, staging } = restore;
   const ids = await readStagingIds(restore);

@@ -20,7 +20,7 @@ export async function readDueCallbacks(redis: Redis): Promise<string[]> {
   return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);
 }
 
-/** Makes a call for an account, or settles with `'busy'` if the account already has the maximum of calls running. */
+/** Makes a call for an account, or settles with `'busy'` if the account already has as many calls running as it may. */
 export type WithinShare = (
   accountId: string,
   makeCall: () => Promise<CallResult>,

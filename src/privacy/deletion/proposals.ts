@@ -96,7 +96,7 @@ export async function propose(options: ProposeOptions, submission: Submission): 
   return { how: 'proposed', proposal };
 }
 
-/** The key of a proposal: equal for the same users in any order with the same wishes. */
+/** The key of a proposal: equal for the same users in any order with the same options. */
 function fieldOf(secret: string, { list, suppress, eraseNow }: Submission): string {
   return [hashOfList(secret, targetsOf(list)), suppress ? 'suppress' : '', eraseNow ? 'now' : ''].join(' ');
 }

@@ -32,7 +32,9 @@ export class TooManyNames extends NotPossible {
   override readonly toCallers = this.message;
 
   constructor() {
-    super('The account has as many suppressed users as it may have. Some of these may be suppressed now.');
+    super(
+      'The account has as many suppressed users as it may have. Some of those you sent may be suppressed now.',
+    );
   }
 }
 

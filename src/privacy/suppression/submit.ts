@@ -34,7 +34,7 @@ export type SuppressOptions = ChangeOptions & {
 export class NotStoredYet extends Fault {
   readonly outcome = 'unknown';
   override readonly toCallers =
-    'The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again.';
+    'The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send the request again.';
 
   constructor() {
     super('records that were accepted before are not stored yet');

@@ -38,7 +38,7 @@ export function connect(window: Window): Pick<Own, 'sluice' | 'at' | 'addLost'> 
     const { sluice, appId, warn } = serving();
     const loaded = appId();
     if (loaded === undefined || sluice === own.sluice) return sluice.load(...args);
-    if (loaded !== args[0]) warn(`load is ignored: this page records for the app_id ${loaded} already.`);
+    if (loaded !== args[0]) warn(`load is ignored: this page already records for the app_id ${loaded}.`);
   }
 
   const operations = {} as Record<Method, (...args: never[]) => unknown>;
