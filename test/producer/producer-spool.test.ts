@@ -108,6 +108,18 @@ test('a spool sends neither incomplete nor settled lines', async () => {
   );
 });
 
+test('a spool keeps a file until all lines that it has are settled, even if its marks name more', async () => {
+  put('000000000001.records', line(0) + line(1));
+  put('000000000001.settled', '\n1 5.');
+  server.answer = () => new Promise(() => undefined);
+  const first = create({ spoolFolder });
+  await until(() => server.arrived.length > 0, 'it is sent');
+  assert.equal(await first.close(20), false);
+  server = await world.replaceServer();
+  assert.equal(await create({ spoolFolder }).close(), true);
+  assert.deepEqual(numbers().flat(), [0]);
+});
+
 test('a spool is bounded: callers that await wait for room', async () => {
   let isOpen = false;
   server.answer = () => ({ status: isOpen ? 200 : 503 });

@@ -243,7 +243,8 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     // Text after the last line end is incomplete, and the promise for it has not settled.
     const lines = (content?.toString('utf8') ?? '').split('\n').slice(0, -1);
     file.lines = lines.length;
-    file.settled += settled.size;
+    // A power cut may have left marks of lines that were never on the disk.
+    for (const line of settled) if (line < lines.length) file.settled++;
     file.loadFrom = undefined;
     let newer = 0;
     for (const [line, text] of lines.entries()) {
