@@ -4,6 +4,7 @@
 import * as zlib from 'node:zlib';
 import { receiving } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
+import { bodyBuffers } from '../../spare-buffers.js';
 import { largeBodies } from '../../tuning.js';
 import { createRoom, overloaded, tooLarge } from './body-room.js';
 import type { Exchange } from './exchange.js';
@@ -45,7 +46,7 @@ function inflating(inflate: unknown, own: object) {
 const inflatedRoom = createRoom(receiving.inflated);
 const inflations = { running: 0, waiting: [] as (() => void)[] };
 
-/** Inflates a body that the exchange owns and passes it to `take`, or answers the request. */
+/** Inflates a body that the exchange owns, whose memory is then used again, and passes it to `take`; or answers the request. */
 export function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: Take): void {
   const { address, framing } = exchange;
   const compression = compressions.get(framing.encoding);
@@ -82,6 +83,7 @@ export function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take
     inflations.running += 1;
     compression(body, { maxOutputLength, chunkSize, info: true }, (error, inflated) => {
       isRunning = false;
+      bodyBuffers.give(body);
       inflations.running -= 1;
       runNextInflation();
       end(error, inflated);
