@@ -15,7 +15,7 @@ import { divideConnections, limitConnections } from './http/protocol/connections
 import { front } from './http/protocol/front.js';
 import { listen } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
-import { observeLedger } from './insights/ledger/looks.js';
+import { observeLedger } from './insights/ledger/schedule.js';
 import { observePairings } from './insights/visualizer/observe.js';
 import type { Log } from './log.js';
 import { bounds, deploymentRegistry, watchProcess } from './metrics.js';

@@ -53,7 +53,7 @@ export async function quarantine(
   segment: SegmentName,
   { bytes, lengthRead, repeats }: Rows,
   cause: unknown,
-  isExempt = false,
+  isExempt: boolean,
 ): Promise<void> {
   const { redis, clickhouse, shard, crash, log } = options;
   const lines = splitLines(stampRows(bytes).bytes);

@@ -79,7 +79,7 @@ export async function storeSegment(
 ): Promise<StoreResult> {
   const { redis, clickhouse, shard, crash, log } = options;
   const name = { table: tableOf(segment.table), number: segment.number };
-  /** ClickHouse refused the rows, which may have come from a Redis that was emptied since; they are read again and then exempt. */
+  /** Set when a limit of ClickHouse has refused the rows, which may be from a Redis that was emptied since: they are read and sent again. */
   let isExempt = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {

@@ -1,7 +1,7 @@
 // What a worker does once the deployment is known, and how often: each shard's work, deletions, callbacks, second copies, retention
 // and the ledger.
 
-import { checkIfDue } from '../src/insights/ledger/looks.js';
+import { checkIfDue } from '../src/insights/ledger/schedule.js';
 import { writeMinutes } from '../src/insights/ledger/write.js';
 import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
 import { registryKeys } from '../src/redis/keys.js';

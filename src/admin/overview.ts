@@ -8,7 +8,7 @@ import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.j
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { overview } from '../contract/limits.js';
-import { readDifferences } from '../insights/ledger/looks.js';
+import { readDifferences } from '../insights/ledger/schedule.js';
 import { readRejections, readTraffic, type Span } from '../insights/traffic/charts.js';
 import type { AdminContext } from '../operations/context.js';
 import { readDeletions, readLostMembers, readPendingIds } from '../privacy/deletion/request.js';

@@ -32,7 +32,7 @@ export async function* askInPieces<Row>(
   client: ClickHouseClient,
   users: NamedUsers,
   query: string,
-  options: AskOptions = {},
+  options: AskOptions,
 ): AsyncGenerator<Row[]> {
   for await (const { bytes } of streamLines(client, questionAbout(users, query, options))) {
     const lines = bytes.toString('utf8').split('\n');

@@ -2,7 +2,7 @@
 
 import { everyone, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
-import { readDifferences } from '../../insights/ledger/looks.js';
+import { readDifferences } from '../../insights/ledger/schedule.js';
 import { checkBooks, showDay } from '../../insights/ledger/show.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { type CommandContext, optional, shows } from '../command.js';

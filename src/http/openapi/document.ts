@@ -91,7 +91,7 @@ export const repeatsHeader = {
 };
 
 /** The answers of an operation that refuses requests for these reasons, by status. */
-export function refusals(expected: readonly OutcomeCode[], options: RefusalOptions = {}) {
+export function refusals(expected: readonly OutcomeCode[], options: RefusalOptions) {
   const codes = [...new Set<OutcomeCode>([...expected, 'headers_too_large', 'internal_error'])];
   const responses: Record<string, object> = {};
   for (const status of new Set(codes.map((code) => outcomes[code].status))) {

@@ -148,7 +148,7 @@ type Choice = { readonly among?: readonly string[] | undefined; readonly byMinut
 export async function readSums(
   { home, server, shards, shardOf }: Side,
   { from, to }: Minutes,
-  { among, byMinute = false }: Choice = {},
+  { among, byMinute = false }: Choice,
 ): Promise<Sums[]> {
   const sums = new Map<string, Sums>();
   const own = new Set(shards);

@@ -135,7 +135,7 @@ export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<vo
   const { redis, clickhouse, config } = context;
   const inUse = await readTableIds(clickhouse, config.clickhouseDatabase);
   const replaced = await readTableIds(clickhouse, staging);
-  for (const table of secondCopies) {
+  for (const table of exchangedCopies) {
     const isExchanged = inUse.get(table) === plan.tables[0]?.[table];
     if (isExchanged && replaced.has(table))
       await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
@@ -145,7 +145,8 @@ export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<vo
   await redis.set(registryKeys.restoringBackup, textOf(plan));
 }
 
-const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
+/** The second copies that a restore exchanges. */
+const exchangedCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
 /** Makes each server restore its own backup. A server that had no shards when the backup was made has nothing to restore. */
 async function restoreAll(restore: Begun): Promise<BackedUp> {

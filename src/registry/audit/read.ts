@@ -32,8 +32,8 @@ export type AuditPlace = { readonly at: string; readonly id: string };
 export async function readAuditLog(
   clickhouse: ClickHouseClient,
   countMax: number,
-  filter: AuditFilter = {},
-  before?: AuditPlace,
+  filter: AuditFilter,
+  before: AuditPlace | undefined,
 ): Promise<AuditEntry[]> {
   const asked: Asked = { clickhouse, countMax, filter, before };
   const from = await beginOf(asked);
