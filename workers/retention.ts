@@ -35,7 +35,7 @@ import {
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { type Lease, takeTurn } from '../src/redis/lease.js';
 import type { Environment } from '../src/registry/documents.js';
-import { readLoadedRegistry, readRegistry } from '../src/registry/registry.js';
+import { readLoadedRegistry, readRegistry, readTime } from '../src/registry/registry.js';
 import { refreshShardTable } from '../src/registry/shard-servers.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { retentionRuns } from '../src/tuning.js';
@@ -76,9 +76,8 @@ export async function earliestClock({
   redis,
   clickhouse,
 }: Pick<RetentionContext, 'redis' | 'clickhouse'>): Promise<number> {
-  const [seconds] = (await redis.time()) as (string | number)[];
   const clocks = await Promise.all(serversOf(clickhouse).all.map(readClock));
-  return Math.min(Date.now(), Number(seconds) * 1000, ...clocks.flatMap((ms) => ms ?? []));
+  return Math.min(Date.now(), await readTime(redis), ...clocks.flatMap((ms) => ms ?? []));
 }
 
 /** A server's clock in milliseconds since 1970. Undefined if one of several servers is unreachable: nothing is deleted on it then. */

@@ -3,7 +3,7 @@
 import { isConnectionFault } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
 
-const beside = 'start Sluice, or set DATA_DIR as it was at the start,';
+const remedy = 'start Sluice, or set DATA_DIR as it was at the start,';
 
 /** Only these: other errors have codes too, such as unreadable files. */
 const networkCodes = new Set([
@@ -17,14 +17,14 @@ export function connectionFaultInWords(error: unknown, config: Config): string |
   // A URL may hold a password.
   const where = config.clickhouseUrls.map((url) => new URL(url).host).join(', ');
   return config.clickhouseEmbedded
-    ? `CLICKHOUSE_PORT: no ClickHouse answers on ${where} (${codeOf(error)}): ${beside} or CLICKHOUSE_PORT to its port`
+    ? `CLICKHOUSE_PORT: no ClickHouse answers on ${where} (${codeOf(error)}): ${remedy} or CLICKHOUSE_PORT to its port`
     : `CLICKHOUSE_URL: no ClickHouse answers on ${where} (${codeOf(error)})`;
 }
 
 /** One line for a Redis that did not answer. */
 export function redisFaultInWords({ redisEmbedded }: Config, within: string): string {
   return redisEmbedded
-    ? `REDIS_PORT: no Redis answered within ${within}: ${beside} or REDIS_PORT to its port`
+    ? `REDIS_PORT: no Redis answered within ${within}: ${remedy} or REDIS_PORT to its port`
     : `REDIS_URL: Redis did not answer within ${within}`;
 }
 

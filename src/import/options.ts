@@ -148,7 +148,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
   if (appId === '') throw new ImportError('--app-id is missing: the environment to import into');
   if (positionals.length === 0) throw new ImportError('no file is named; - is stdin');
   if (values.verify === true && (values['write-key'] ?? env.SLUICE_WRITE_KEY) === undefined)
-    throw new ImportError('--verify needs --write-key: receipts are given only to who has one');
+    throw new ImportError('--verify needs --write-key: receipts are given only to callers with one');
   const given: Given = { ...(values.mapping === undefined ? {} : readMappingFile(values.mapping)) };
   for (const name of mappingNames) if (values[name] !== undefined) given[name] = values[name];
   return {

@@ -19,7 +19,7 @@ const addedBytesMax: Readonly<Record<ColumnType, number>> = {
   properties: '{}'.length,
 };
 
-/** How many bytes a row may have beside its app_id and its event: for its values, its number and the separators. */
+/** How many bytes a row may have besides its app_id and its event: for its values, its number and the separators. */
 const rowBytesMax = Object.values(recordColumns.events).reduce(
   (bytes, type) => bytes + addedBytesMax[type] + ','.length,
   '['.length + '9999\n'.length,

@@ -12,7 +12,7 @@
 --       5  prefix of the names by root (sets)   6  roots of the account that are being freed (set)
 --       7  what ClickHouse lacks (sorted set)   8  the changes that it lacks, by version (hash)
 -- ARGV  1  epoch of the deployment   2  account   3  "suppress", "join" or "free"   4  names that an account may have
---       5  changes to keep   6  roots that a name may have, beside "-"   7  "+" names of one root   8  "+" names of an account
+--       5  changes to keep   6  roots that a name may have, besides "-"   7  "+" names of one root   8  "+" names of an account
 --       9  work that a call does: names and roots that it looks at   10…  to suppress: name and root each.
 --          To join: the user_id's name in its environment, and the name of the identity. To free: names; then no names, in as many
 --          calls as it takes until no root is left

@@ -1,5 +1,5 @@
 // The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them; what a change means is in
-// accounts.ts. A process reads them only when their version has changed, and only a few at a time, so that a large registry holds up
+// accounts/. A process reads them only when their version has changed, and only a few at a time, so that a large registry holds up
 // neither Redis nor the other requests of the process.
 
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';

@@ -103,9 +103,9 @@ async function secondPersonFor(
 const whyTooMany = {
   too_many: 'The account has too many pending deletion requests.',
   too_heavy:
-    'The pending deletion requests of the account already name the maximum number of users: submit it again when some are complete.',
+    'The pending deletion requests of the account already name the maximum number of users: submit this one when some are complete.',
   erased_lately: 'The account has asked for rows to be erased at once within the last hour.',
-  full: 'The pending deletion requests of all accounts already name the maximum number of users: submit it again when some are complete.',
+  full: 'The pending deletion requests of all accounts already name the maximum number of users: submit this one when some are complete.',
 };
 
 const notSuppressed =

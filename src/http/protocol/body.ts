@@ -15,8 +15,8 @@ const smallRoom = createRoom(receiving.small);
 const largeRoom = createRoom(receiving.large);
 
 /**
- * Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of a much larger buffer. Who has read an
- * owned one may give it to `bodyBuffers`.
+ * Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of a much larger buffer. Whoever has read
+ * an owned one may give it to `bodyBuffers`.
  */
 export type TakeBody = (exchange: Exchange, body: Buffer, owned: boolean) => void;
 type Take = (body: Buffer, owned: boolean) => void;

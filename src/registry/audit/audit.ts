@@ -50,7 +50,7 @@ export async function audited<Result>(
   actor: Actor,
   action: Action,
   work: () => Promise<Result>,
-  judge: {
+  options: {
     readonly endingOf?: (result: Result) => Ending;
     readonly outcomeOfError?: (error: unknown) => AuditOutcome;
     readonly loadsState?: boolean;
@@ -61,7 +61,7 @@ export async function audited<Result>(
   const kept = await keep(redis, begun, audit.waitingLinesMax);
   if (kept === 'full') throw new AuditLogFull();
   if (kept === 'not_loaded') {
-    if (judge.loadsState !== true) throw new StateNotLoaded();
+    if (options.loadsState !== true) throw new StateNotLoaded();
     // ClickHouse may have lost its tables too; then the last line is the only one.
     await insertRows(clickhouse, 'audit_log', [rowOfLine(begun)]).catch((error: unknown) =>
       log.warn({ action: action.action, error }, 'the beginning of a load was not audited'),
@@ -71,7 +71,7 @@ export async function audited<Result>(
     const merged = JSON.stringify({ ...action.details, ...details });
     const line: AuditLine = { ...begun, ...subjects, details: merged, stage: 1, outcome };
     const kept = keep(redis, line, 0);
-    if (judge.isKeptByLine === true && outcome === 'done') {
+    if (options.isKeptByLine === true && outcome === 'done') {
       if ((await kept) === 'not_loaded') throw new StateNotLoaded();
       return;
     }
@@ -84,10 +84,10 @@ export async function audited<Result>(
   try {
     result = await work();
   } catch (error) {
-    await end({ outcome: (judge.outcomeOfError ?? outcomeByDefault)(error) });
+    await end({ outcome: (options.outcomeOfError ?? outcomeByDefault)(error) });
     throw error;
   }
-  await end(judge.endingOf?.(result) ?? { outcome: 'done' });
+  await end(options.endingOf?.(result) ?? { outcome: 'done' });
   return result;
 }
 
