@@ -531,7 +531,7 @@ test('leaves nothing of any of these users in the files of Redis and ClickHouse 
   // A minute, plus the time by which a busy machine is late.
   await until(() => dirs.flatMap((dir) => filesWith(dir, markers)).length === 0, {
     what: 'no file holds an identity that was deleted',
-    everyMs: 500,
+    everyMs: 1_500,
   }).catch((error: unknown) => {
     throw new Error(`left: ${dirs.flatMap((dir) => filesWith(dir, markers)).join('\n')}`, { cause: error });
   });

@@ -6,7 +6,7 @@ export type Wait = {
   /** By default two minutes, which is more than a slow machine needs for anything. */
   readonly deadlineMs?: number;
   /**
-   * Pause between two checks. By default a tenth of the time that has passed, from 20 to 100 ms, or nine times as long as the check took,
+   * Pause between two checks. By default a tenth of the time that has passed, from 20 to 250 ms, or nine times as long as the check took,
    * up to half a second, if that is longer: so waiting leaves the CPU to what it waits for.
    */
   readonly everyMs?: number;
@@ -38,7 +38,7 @@ export async function until<T>(condition: () => T | Promise<T>, wait: string | W
       throw new Error(`not within ${deadlineMs} ms: ${what}`, { cause });
     }
     const now = performance.now();
-    const byTime = Math.min(Math.max((now - startedAt) / 10, 20), 100);
+    const byTime = Math.min(Math.max((now - startedAt) / 10, 20), 250);
     const byCost = Math.min(9 * (now - checkedAt), 500);
     await pause(everyMs ?? Math.max(byTime, byCost));
   }

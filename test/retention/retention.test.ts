@@ -243,7 +243,7 @@ test('deletes expired events and users without later events, and nothing younger
       await expire(nowMs);
       assert.deepEqual(await storedRows(), expected);
     }),
-    { numRuns: 4, endOnFailure: true },
+    { numRuns: 2, endOnFailure: true },
   );
   const tables = await sluice.rows(
     `SELECT name FROM system.tables WHERE startsWith(database, currentDatabase()) AND name LIKE 'retention%'`,
