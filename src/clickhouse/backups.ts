@@ -54,8 +54,8 @@ const tablesOfSecondPart = [keysTable, takenRecordsTable] as const;
 
 const markTable = 'migrations';
 
-/** An earlier backup, and when it began; undefined if that is not known. */
-export type Base = { readonly name: string; readonly beganAt: Date | undefined };
+/** An earlier backup, and when it began. */
+export type Base = { readonly name: string; readonly beganAt: Date };
 
 /**
  * Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is done. Rejects with NoRoom, before
@@ -77,7 +77,7 @@ export function makeBackup(
       base === undefined
         ? 'true'
         : `modification_time > now() - {ageSeconds:UInt64} AND countSubstrings(name, '_') = 3`;
-    const ageMs = base?.beganAt === undefined ? 0 : Date.now() - base.beganAt.getTime();
+    const ageMs = base === undefined ? 0 : Date.now() - base.beganAt.getTime();
     const { bytes } = await readRow<{ bytes: string }>(client, {
       query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
         WHERE active AND database = {database:String} AND ${isCopied}`,

@@ -38,7 +38,7 @@ export type BackupView = Omit<Backup, 'tables'> & {
 
 export type CreateOptions = {
   readonly name?: string | undefined;
-  /** An earlier backup. The new backup holds only what has changed since then. */
+  /** An earlier backup. The new backup holds only what has changed since then, and ends with it: a restore needs both. */
   readonly base?: string | undefined;
   readonly keepDays?: number | undefined;
 };
@@ -68,10 +68,12 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     await checkNoOtherIsMade(clickhouse, name);
     // A server that was set back has users again that a restore would take for already deleted.
     await assertCurrent(redis, clickhouse);
+    const from = base === undefined ? undefined : await keptBackup(redis, base);
+    const endMs = Math.min(began.getTime() + keepMs, from ? Date.parse(from.keep_until) : Infinity);
     const claim: Backup = {
       name,
       began_at: began.toISOString(),
-      keep_until: new Date(began.getTime() + keepMs).toISOString(),
+      keep_until: new Date(endMs).toISOString(),
       tables,
       ...(moved > 0 && { moved }),
     };
@@ -80,10 +82,17 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     // A default name may already belong to another backup, which began within the same second.
     if (backup.ended_at !== undefined || (isContinued && options.name === undefined))
       throw new AdministrationError(`there is already a backup ${name}`);
-    return makeParts(context, backup, base, isContinued, lock);
+    return makeParts(context, backup, from, isContinued, lock);
   });
   if (made === 'locked') throw new AdministrationError('another process is making a backup');
   return made;
+}
+
+/** The entry of a backup on which another one is based. */
+async function keptBackup(redis: Redis, name: string): Promise<Backup> {
+  const found = (await readBackups(redis)).find((each) => each.name === name);
+  if (found !== undefined) return found;
+  throw new AdministrationError(`there is no backup ${name}, or it has ended: see "backup list"`);
 }
 
 /** Rejects with AdministrationError while a server makes another backup, which it continues after its process was killed. */
@@ -101,7 +110,7 @@ async function checkNoOtherIsMade(clickhouse: ClickHouseClient, name: string): P
 async function makeParts(
   context: AdminContext,
   backup: Backup,
-  base: string | undefined,
+  base: Backup | undefined,
   isContinued: boolean,
   lock: Lease,
 ): Promise<BackupView> {
@@ -111,17 +120,17 @@ async function makeParts(
   const crash = createCrashPoint(config.crashAt);
   try {
     await copyChanges(redis, clickhouse);
-    const baseBegan = (await readBackups(redis)).find((each) => each.name === base)?.began_at;
-    const beganAt = baseBegan === undefined ? undefined : new Date(baseBegan);
     const makeFirst = async (client: ClickHouseClient, server: number) => {
       const makeFrom = (from: Base | undefined) =>
         makeBackup(client, database, backupOf(name, server), from, isContinued);
       if (base === undefined) return makeFrom(undefined);
-      return makeFrom({ name: backupOf(base, server), beganAt }).catch((error: unknown) => {
-        // A server that was added since the base was made makes a full backup.
-        if (server > 0 && error instanceof BackupMissing) return makeFrom(undefined);
-        throw error;
-      });
+      return makeFrom({ name: backupOf(base.name, server), beganAt: new Date(base.began_at) }).catch(
+        (error: unknown) => {
+          // A server that was added since the base was made makes a full backup.
+          if (server > 0 && error instanceof BackupMissing) return makeFrom(undefined);
+          throw error;
+        },
+      );
     };
     const make = async (client: ClickHouseClient, server: number) => {
       const first = await makeFirst(client, server);

@@ -13,7 +13,13 @@ import type { BackupView } from '../../src/operations/backups.js';
 import type { RestoredBackup } from '../../src/operations/restore/plan.js';
 import { keepDeletedUsers, readDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/registry/backups.js';
+import {
+  claimBackup,
+  forgetBackup,
+  keepsSince,
+  noteBackup,
+  readBackups,
+} from '../../src/registry/backups.js';
 import { type Backup, deploymentKey } from '../../src/registry/documents.js';
 import { forgetKept } from '../../src/registry/witness-copies.js';
 import { deletionRounds, maintenanceLock } from '../../src/tuning.js';
@@ -546,4 +552,22 @@ test('continues although Redis is emptied after the first exchange, and still kn
   assert.deepEqual(await seen(), ['7 Seen', 'carol Back', 'dave Seen']);
   await withRedis(sluice, (redis) => redis.flushall());
   assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+});
+
+test('a backup that is based on another one ends with it, since a restore needs both', async () => {
+  const base = (await sluice.admin('backup', 'create', 'base', '--keep-days', '2')) as BackupView;
+  const makeFrom = (name: string, ...more: readonly string[]) =>
+    sluice.admin('backup', 'create', name, '--base', 'base', ...more) as Promise<BackupView>;
+  const made = await makeFrom('based');
+  assert.equal(made.keep_until, base.keep_until);
+  const short = await makeFrom('short', '--keep-days', '1');
+  assert.equal(Date.parse(short.keep_until) - Date.parse(short.began_at), 24 * 60 * 60_000);
+  // Its files may still be there.
+  await withRedis(sluice, async (redis) => {
+    const [kept] = (await readBackups(redis)).filter(({ name }) => name === 'base');
+    await noteBackup(redis, { ...(kept as Backup), keep_until: new Date().toISOString() });
+  });
+  await assert.rejects(makeFrom('late-based'), /there is no backup base, or it has ended/);
+  const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
+  assert.ok(!names.includes('late-based'), String(names));
 });

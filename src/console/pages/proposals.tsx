@@ -17,8 +17,9 @@ export function Proposals({ account }: { readonly account: Account }) {
     <section class="card">
       <h2>Waiting for a second privacy officer</h2>
       <p>
-        To confirm one, another person than the one who proposed it submits the same list, in any order, with
-        New deletion. No name is kept here, so the list has to come from whoever proposed it.
+        To confirm one, another person than the one who proposed it submits the same list with New deletion:
+        in any order, or in the same order if it was sent in several requests. No name is kept here, so the
+        list has to come from whoever proposed it.
       </p>
       <Table
         caption="Proposed deletions"
