@@ -467,7 +467,7 @@ describe('the storage of the library', () => {
     });
     let removals = 0;
     storage.set('sluice:1:user', 'ada');
-    for (let n = 0; n < 30_000; n++) {
+    for (let n = 0; n < 22_000; n++) {
       storage.set(`sluice:1:q:${n}`, 'x');
       if (n % 20 === 0) await clock.advance(0);
       storage.remove(`sluice:1:q:${n}`);

@@ -203,13 +203,13 @@ test('a thousand properties are accepted, and not one more', () => {
   }
 });
 
-test('the library reads at most the properties that it accepts or warns about, and warns once about the rest of 300,000', () => {
+test('the library reads at most the properties that it accepts or warns about, and warns once about the rest of 100,000', () => {
   for (const [value, read] of [
     ['text', counts.propertiesMax],
     [{}, clientLimits.propertiesDroppedMax],
   ] as const) {
     let reads = 0;
-    const input = new Proxy(objectOf(Array.from({ length: 300_000 }, (_, i) => [`k${i}`, value])), {
+    const input = new Proxy(objectOf(Array.from({ length: 100_000 }, (_, i) => [`k${i}`, value])), {
       get: (target, key) => {
         reads++;
         return Reflect.get(target, key);
@@ -222,7 +222,7 @@ test('the library reads at most the properties that it accepts or warns about, a
   }
   const { warnings } = warningsOf((warn) =>
     checkProperties(
-      Array.from({ length: 300_000 }, () => 1),
+      Array.from({ length: 100_000 }, () => 1),
       eventRules,
       warn,
     ),

@@ -273,7 +273,7 @@ test('a role does in its own account what the table says and nothing else, and i
   for (const [role, page] of pages) {
     for (const [, method, path, roles, body] of table) {
       const may = roles.includes(letterOf[role]);
-      for (const of of [own, other]) {
+      for (const of of role === 'operator' ? [other] : [own, other]) {
         const asked = await path(of);
         const { status, body: said } = await page.ask(method, asked, body?.(of));
         const what = `${role} ${method} ${asked} of ${of === own ? 'own' : 'other'}: ${JSON.stringify(said)}`;

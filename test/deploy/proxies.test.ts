@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { after, describe, test } from 'node:test';
+import { after, describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { deletions } from '../../src/contract/limits.js';
@@ -14,11 +14,12 @@ import { basic, deletionPaths } from '../harness/deletion.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { checkCaddyfile, type StartedProxy, startCaddy, startNginx } from '../support/proxies.js';
-import { ownSluice } from '../support/sluice.js';
+import { ownApi } from '../support/sluice.js';
+import { test } from '../support/test.js';
 
 const proxies: Partial<Record<'nginx' | 'caddy', StartedProxy>> = {};
 
-const sluice = await ownSluice({ workers: 0, env: { TRUSTED_PROXIES: '127.0.0.1' } });
+const sluice = await ownApi({ TRUSTED_PROXIES: '127.0.0.1' });
 const upstream = { apiPort: new URL(sluice.baseUrl).port, adminPort: new URL(sluice.adminUrl).port };
 [proxies.nginx, proxies.caddy] = await Promise.all([startNginx(upstream), startCaddy(upstream)]);
 

@@ -207,7 +207,7 @@ test('a spool loses nothing and doubles nothing when its process is killed again
   const spool = tempDir('spool');
   const kept = join(tempDir('kept'), 'kept');
   const groups = 40;
-  for (let life = 0; life < 8; life++) {
+  for (let life = 0; life < 6; life++) {
     const first = life * 100_000;
     // Some lives begin, continue or end without a service.
     if (life % 3 === 1) proxy.cut();

@@ -169,6 +169,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a server that a move opens late, when the shard has moved back',
   ],
   packages: ['by TypeScript under node16', 'by TypeScript under nodenext'],
+  proxies: ['the bench loads it by TLS'],
   'redis-cluster': [
     'takes and stores the records',
     'loses and doubles nothing when the master of two shards',
