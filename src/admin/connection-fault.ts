@@ -1,7 +1,11 @@
-// What a command prints when a store does not answer: the variable that sets the store's address.
+// What a command prints when a store does not answer, or another one answers: the variable that sets the store's address.
 
+import { statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { isConnectionFault } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
+import { AdministrationError } from '../contract/errors.js';
+import { mastersOf, type Redis } from '../redis/client.js';
 
 const remedy = 'start Sluice, or set DATA_DIR as it was at the start,';
 
@@ -26,6 +30,20 @@ export function redisFaultInWords({ redisEmbedded }: Config, within: string): st
   return redisEmbedded
     ? `REDIS_PORT: no Redis answered within ${within}: ${remedy} or REDIS_PORT to its port`
     : `REDIS_URL: Redis did not answer within ${within}`;
+}
+
+/**
+ * Rejects with AdministrationError if the embedded Redis that answers belongs to another DATA_DIR: a copy of a DATA_DIR has the passwords of
+ * the original, and perhaps its ports.
+ */
+export async function checkDataDir(redis: Redis, { redisEmbedded, dataDir }: Config): Promise<void> {
+  if (!redisEmbedded) return;
+  const [, folder = ''] = (await mastersOf(redis)[0]?.config('GET', 'dir')) as string[];
+  const [own, found] = [dataDir, dirname(folder)].map((path) => statSync(path, { throwIfNoEntry: false }));
+  if (found !== undefined && (found.ino !== own?.ino || found.dev !== own.dev))
+    throw new AdministrationError(
+      `REDIS_PORT: the Redis there belongs to DATA_DIR ${dirname(folder)}, not to ${dataDir}: ${remedy} or REDIS_PORT to its port`,
+    );
 }
 
 function codeOf(error: unknown): string {

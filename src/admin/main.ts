@@ -11,7 +11,7 @@ import { checkServers, refreshShardTable } from '../registry/shard-servers.js';
 import { createAdministration } from './administration.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
 import { commandLineActor } from './command-line-actor.js';
-import { connectionFaultInWords, redisFaultInWords } from './connection-fault.js';
+import { checkDataDir, connectionFaultInWords, redisFaultInWords } from './connection-fault.js';
 
 const words = process.argv.slice(2);
 
@@ -38,6 +38,7 @@ async function runWithService(): Promise<void> {
     await untilReady(redis, 5_000).catch(() => {
       throw new AdministrationError(redisFaultInWords(config, '5 s'));
     });
+    await checkDataDir(redis, config);
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
     const context = { redis, clickhouse, config, log, copyMsMax: limits.commandLineCopyMsMax };

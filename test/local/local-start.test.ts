@@ -5,6 +5,7 @@ import { type ChildProcess, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   lstatSync,
   readdirSync,
@@ -275,6 +276,15 @@ describe('repeated starts on the same data', () => {
     const line = `^CLICKHOUSE_PORT: no ClickHouse answers on 127\\.0\\.0\\.1:${free} \\(ECONNREFUSED\\): [^\n]+\n$`;
     assert.equal(status, 1);
     assert.match(output, new RegExp(line));
+  });
+
+  test('a command with a copy of its DATA_DIR does nothing to it', () => {
+    const copy = tempDir('copy');
+    for (const name of ['lock', 'redis-password', 'clickhouse-password'])
+      copyFileSync(join(env.DATA_DIR, name), join(copy, name));
+    const { status, output } = admin({ DATA_DIR: copy }, 'accounts', 'list');
+    assert.equal(status, 1, output);
+    assert.match(output, /^REDIS_PORT: the Redis there belongs to DATA_DIR \S+, not to \S+: [^\n]+\n$/);
   });
 
   test('another user of the machine reads nothing of it from files', { skip: !isRoot }, () => {
