@@ -590,6 +590,7 @@ describe('a complete deletion', () => {
     await withRedis(sluice, (redis) => redis.flushall());
     await restoreState(sluice);
     token = await getToken(sluice, account);
+    assert.match((await readStatus(sluice, token, requestId)).text, /"status":"complete"/);
     worker.sigcont();
     await untilState(requestId, 'delivered');
     assert.equal(callsFor(requestId).length, 1);

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount, type TestAccount, unlimited } from '../harness/accounts.js';
@@ -25,6 +25,7 @@ import { setSuppressed } from '../harness/suppression.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { readExportData, readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 let sluice: SluiceHandle;
 let redis: Redis;

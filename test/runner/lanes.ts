@@ -129,19 +129,28 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'axe finds nothing on any page, wide',
   ],
   'console-data': ['axe finds nothing on pages with data, wide'],
-  deletion: ['leaves nothing behind when a worker'],
+  deletion: [
+    'leaves nothing behind when a worker',
+    'deletes the largest list of the longest', // deletion-access, deletion-rounds
+  ],
   'deletion-crash': [
     'completes a deletion exactly when the worker is killed at',
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of stored_user_identities',
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
     'completes a deletion after Redis was emptied',
+    'a request that was reported complete stays complete', // deletion-callbacks
     'completes a verified deletion after Redis is emptied, even if its targets are gone and',
   ],
-  'deletion-evidence': ['a dry run is answered however many'], // concurrency
+  'deletion-evidence': [
+    'a dry run is answered however many', // concurrency, like the next one
+    'hundreds of requests of one account',
+  ],
   'deletion-hidden': ['a request for users who are hidden already', 'exports go on while a hidden'],
   'deletion-rounds': [
     'requests reach the same users while rounds',
-    'many requests that name one user',
+    'many requests that name one user', // 'a round takes memory for its lists', like the next one
+    'a user_id that many requests name',
+    'a deletion of one user does not wait', // deletion-round-choice
     'lists of long names', // user-export, pending-lists
     'a deletion is complete within 10 s when the worker that stores',
   ],
@@ -168,6 +177,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a process that stood still before',
     'a server that a move opens late, when the shard has moved back',
   ],
+  'old-copies': ['a backup that is restored into a ClickHouse that was set back'], // backup
   packages: ['by TypeScript under node16', 'by TypeScript under nodenext'],
   proxies: ['the bench loads it by TLS'],
   'redis-cluster': [
@@ -184,6 +194,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'restores months and an index', // backup, like the next one
     'frees no key that a worker indexes',
     'a restore that was paused exchanges nothing',
+    'a restore that was paused before it began',
     'a restore that was paused before it dropped',
     'a restore that was paused before the first exchange',
     'a restore continues if somebody drops the DATABASE', // the same with a table
@@ -193,6 +204,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'identifications as a suppressed user cost', // suppression-bounds, like the others
     'suppressions of many users hold up',
     'accepts the largest list',
+    'look-ups of many users take turns', // concurrency, deletion-desk
     'writes the copy of an account with many',
   ],
   'test-runner': [
