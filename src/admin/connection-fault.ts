@@ -38,7 +38,7 @@ export function redisFaultInWords({ redisEmbedded }: Config, within: string): st
  */
 export async function checkDataDir(redis: Redis, { redisEmbedded, dataDir }: Config): Promise<void> {
   if (!redisEmbedded) return;
-  const [, folder = ''] = (await mastersOf(redis)[0]?.config('GET', 'dir')) as string[];
+  const [, folder = ''] = ((await mastersOf(redis)[0]?.config('GET', 'dir')) ?? []) as string[];
   const [own, found] = [dataDir, dirname(folder)].map((path) => statSync(path, { throwIfNoEntry: false }));
   if (found !== undefined && (found.ino !== own?.ino || found.dev !== own.dev))
     throw new AdministrationError(
