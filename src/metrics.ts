@@ -297,7 +297,7 @@ export const queryableSeconds = new Gauge({
   aggregator: 'max',
 });
 
-export const insertRows = new Counter({
+export const rowsInserted = new Counter({
   name: 'sluice_insert_rows_total',
   help: 'Rows stored in ClickHouse.',
   labelNames: ['table'],

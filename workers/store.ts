@@ -15,10 +15,10 @@ import { tableOf } from '../src/contract/records.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import type { Log } from '../src/log.js';
 import {
-  insertRows,
   insertSeconds,
   queryableSeconds,
   recordsRepeatedLate,
+  rowsInserted,
   tokensBurnt,
 } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
@@ -135,7 +135,7 @@ export async function storeSegment(
       // ClickHouse has read all of it.
       spares.give(stamped.buffer);
       insertSeconds.observe({ table: name.table, result: 'stored' }, (performance.now() - started) / 1000);
-      insertRows.inc({ table: name.table }, stamped.rows - 1);
+      rowsInserted.inc({ table: name.table }, stamped.rows - 1);
       queryableSeconds.set(Math.max(0, Date.now() - Number(segment.number) / 1000) / 1000);
       if (checked.repeats > 0) recordsRepeatedLate.inc({ table: name.table }, checked.repeats);
       return forget(options, segment, 'stored');

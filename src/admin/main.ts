@@ -4,7 +4,7 @@ import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
-import { administration as limits } from '../contract/limits.js';
+import { administration as bounds } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
 import { checkServers, refreshShardTable } from '../registry/shard-servers.js';
@@ -41,7 +41,7 @@ async function runWithService(): Promise<void> {
     await checkDataDir(redis, config);
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
-    const context = { redis, clickhouse, config, log, copyMsMax: limits.commandLineCopyMsMax };
+    const context = { redis, clickhouse, config, log, copyMsMax: bounds.commandLineCopyMsMax };
     const say = (line: string) => process.stderr.write(`${line}\n`);
     const administration = createAdministration({ ...context, say }, commandLineActor(config.sudoUser));
     print(await runCommandLine(administration, words));

@@ -6,7 +6,7 @@ import { lookUpEverywhere, namesEverywhere } from '../insights/users/everywhere.
 import { findSimilar } from '../insights/users/similar.js';
 import type { AdminContext } from '../operations/context.js';
 import { findRequestsOf } from '../privacy/cases/requests-of-user.js';
-import { lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.js';
+import { lookUpSuppression } from '../privacy/suppression/look-up.js';
 import type { User } from '../privacy/suppression/names.js';
 import { accountNamed, environmentsOf, readLoadedRegistry } from '../registry/registry.js';
 import { byServer } from '../registry/shard-servers.js';

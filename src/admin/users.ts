@@ -10,7 +10,7 @@ import { readCursor, readTimeLine } from '../insights/users/time-line.js';
 import type { AdminContext } from '../operations/context.js';
 import { isLongerThan } from '../parsing/code-points.js';
 import { TooManyNames } from '../privacy/suppression/change.js';
-import { countSuppressed, lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.js';
+import { countSuppressed, lookUpSuppression } from '../privacy/suppression/look-up.js';
 import type { User } from '../privacy/suppression/names.js';
 import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../privacy/suppression/submit.js';
 import {

@@ -12,7 +12,7 @@ import { findFailedRows, findStoredRows, type Ids, idBytes } from '../clickhouse
 import { keyBytes } from '../clickhouse/row-keys.js';
 import type { Receipt } from '../contract/answers.js';
 import { StateNotLoaded, Unavailable } from '../contract/errors.js';
-import { receipts as limits } from '../contract/limits.js';
+import { receipts as bounds } from '../contract/limits.js';
 import { asUuid, eventIdOfKey } from '../ingest/event-id.js';
 import type { Redis } from '../redis/client.js';
 import { shardKeys } from '../redis/keys.js';
@@ -124,7 +124,7 @@ async function findClaims(
       shardKeys.claimMinutes(shard),
       shardKeys.receipts(shard, appId),
     ],
-    [epoch, idsOf(ids, claimedBytes).bytes, limits.keysPerSecondMax],
+    [epoch, idsOf(ids, claimedBytes).bytes, bounds.keysPerSecondMax],
   );
   if (answer === null) throw new StateNotLoaded();
   if (typeof answer === 'number') return { waitMs: answer };

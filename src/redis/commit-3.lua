@@ -45,7 +45,7 @@ local process, packed, segment_age_ms_max, suppression_version = ARGV[5], ARGV[6
 local joined_max, registry_version, first_table = tonumber(ARGV[9]), tonumber(ARGV[10]), 11
 local copied_bytes_min = 65536
 -- Below this size another command costs more than another string.
-local joined_bytes_max = 2048
+local one_command_bytes_max = 2048
 local prefix = string.sub(state_key, 1, -6)
 local shard = tonumber(string.match(state_key, '^{s(%d+)}'))
 local call, unpack_struct, pack_struct = redis.call, struct.unpack, struct.pack
@@ -573,7 +573,7 @@ local function append_rows(index, rows_of)
   commits = tonumber(commits) + 1
   text = text .. ',' .. number .. ',' .. commits .. ',' .. received
   local rows = rows_to_append(rows_of)
-  if #rows < joined_bytes_max then
+  if #rows < one_command_bytes_max then
     call('APPEND', segment_key, text .. rows)
   else
     -- The far end first: if Redis refuses the length, nothing is left behind.

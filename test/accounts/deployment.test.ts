@@ -34,7 +34,7 @@ import {
 } from '../../src/privacy/deletion/request.js';
 import { readExport } from '../../src/privacy/export/request.js';
 import { publishSuppressionVersion, suppressNames } from '../../src/privacy/suppression/change.js';
-import { lookUpUser } from '../../src/privacy/suppression/look-up.js';
+import { lookUpSuppression } from '../../src/privacy/suppression/look-up.js';
 import { createNameHasher } from '../../src/privacy/suppression/names.js';
 import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
@@ -356,7 +356,7 @@ const absences: Readonly<Record<string, () => Promise<unknown>>> = {
   'a person': () => findPerson(redis, 'ada@example.com'),
   'a callback': () => readCallback(redis, '7'),
   backups: () => readBackups(redis),
-  'a suppressed user': () => lookUpUser(redis, 'secret', '7', [], { identity: 'ada' }),
+  'a suppressed user': () => lookUpSuppression(redis, 'secret', '7', [], { identity: 'ada' }),
 };
 
 for (const [what, read] of Object.entries(absences))

@@ -15,7 +15,11 @@ import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { readUser, readWish, type SuppressionWish } from '../../privacy/suppression/input.js';
-import { countSuppressed, lookUpUser, type SuppressionOfUser } from '../../privacy/suppression/look-up.js';
+import {
+  countSuppressed,
+  lookUpSuppression,
+  type SuppressionOfUser,
+} from '../../privacy/suppression/look-up.js';
 import { freeUsers, type SuppressOptions, suppressUsers, userOf } from '../../privacy/suppression/submit.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
@@ -119,7 +123,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       const shown = await onlyWhatLasts(async () =>
         user === 'none'
           ? countSuppressed(redis, accountId, appIds)
-          : lookUpUser(redis, known.secret, accountId, appIds, user),
+          : lookUpSuppression(redis, known.secret, accountId, appIds, user),
       );
       exchange.reply(200, JSON.stringify(shown));
     });
@@ -134,7 +138,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       const find = async () => {
         const found: SuppressionOfUser[] = [];
         for (const target of targets)
-          found.push(await lookUpUser(redis, known.secret, caller.accountId, appIds, userOf(target)));
+          found.push(await lookUpSuppression(redis, known.secret, caller.accountId, appIds, userOf(target)));
         return found;
       };
       const users = await options.queries.within({ account: caller.accountId }, () => onlyWhatLasts(find));

@@ -16,23 +16,23 @@ export function exportPrefix(exportId = ''): string {
 }
 
 /**
- * Ends the reading of exports on all servers, by the prefixes of their names. If a server cannot be reached, its tables are lost with its
+ * Ends the reading of exports on all servers, by their `exportPrefix`. If a server cannot be reached, its tables are lost with its
  * restart or are dropped later by the workers' upkeep; a reader notices that its server is disconnected.
  */
 export async function endReadingEverywhere(
   clickhouse: ClickHouseClient,
-  names: readonly string[],
+  prefixes: readonly string[],
 ): Promise<void> {
-  if (names.length === 0) return;
-  for (const [, client] of await reachableClients(clickhouse)) await endReading(client, names);
+  if (prefixes.length === 0) return;
+  for (const [, client] of await reachableClients(clickhouse)) await endReading(client, prefixes);
 }
 
 /**
  * Ends the reading of one download. If ClickHouse fails, this is repeated in the background; the workers' upkeep drops what is left after
  * two minutes.
  */
-export async function endDownload(clickhouse: ClickHouseClient, names: string): Promise<void> {
-  const end = () => endReadingEverywhere(clickhouse, [names]);
+export async function endDownload(clickhouse: ClickHouseClient, namePrefix: string): Promise<void> {
+  const end = () => endReadingEverywhere(clickhouse, [namePrefix]);
   const repeat = async () => {
     for (let waitMs = 500; waitMs <= 64_000; waitMs *= 2) {
       await setTimeout(waitMs, undefined, { ref: false });
@@ -46,37 +46,37 @@ export async function endDownload(clickhouse: ClickHouseClient, names: string): 
  * Drops the tables of exports and ends their queries. No later query can use a table that is being dropped, but the drop waits for earlier
  * ones, and a slow reader takes minutes. So queries are ended while the drop waits, and once more afterwards.
  */
-async function endReading(client: ClickHouseClient, names: readonly string[]): Promise<void> {
+async function endReading(client: ClickHouseClient, prefixes: readonly string[]): Promise<void> {
   const dropped = new AbortController();
-  const dropping = dropExportTables(client, names, 0).finally(() => dropped.abort());
+  const dropping = dropExportTables(client, prefixes, 0).finally(() => dropped.abort());
   const ending = async () => {
     while (!dropped.signal.aborted) {
-      await endQueries(client, names);
+      await endQueries(client, prefixes);
       await setTimeout(endAgainMs, undefined, { signal: dropped.signal }).catch(() => undefined);
     }
-    await endQueries(client, names);
+    await endQueries(client, prefixes);
   };
   await Promise.all([dropping, ending()]);
 }
 
 const endAgainMs = 200;
 
-async function endQueries(client: ClickHouseClient, names: readonly string[]): Promise<void> {
+async function endQueries(client: ClickHouseClient, prefixes: readonly string[]): Promise<void> {
   await client.command({
     query: `KILL QUERY WHERE startsWith(query_id, '${prefix}')
-      AND arrayExists(begin -> startsWith(query_id, begin), {names:Array(String)}) ASYNC`,
-    query_params: { names },
+      AND arrayExists(begin -> startsWith(query_id, begin), {prefixes:Array(String)}) ASYNC`,
+    query_params: { prefixes },
   });
 }
 
-/** Drops tables with these name prefixes that are at least this old. */
+/** Drops tables with these prefixes that are at least this old. */
 export async function dropExportTables(
   client: ClickHouseClient,
-  names: readonly string[],
+  prefixes: readonly string[],
   ageSecondsMin: number,
 ): Promise<void> {
   const found = await listScratch(client, prefix, ageSecondsMin);
-  const tables = found.filter((table) => names.some((begin) => table.includes(`.${begin}`)));
+  const tables = found.filter((table) => prefixes.some((begin) => table.includes(`.${begin}`)));
   // Dropping a table waits for statements that write or read it.
   await endLong(client, tables);
   await dropScratch(client, tables);

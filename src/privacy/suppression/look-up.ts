@@ -10,7 +10,7 @@ import { createNameHasher, inEnvironment, type User } from './names.js';
 
 export type SuppressionOfUser = Static<typeof suppressionSchemas.ofUser>;
 
-export async function lookUpUser(
+export async function lookUpSuppression(
   redis: Redis,
   secret: string,
   accountId: string,
