@@ -61,7 +61,7 @@ export const commitBatches = {
  * How many numbers a new primary of Redis skips, so that no number is given out twice: a former primary that was cut off went on alone for
  * seconds at most.
  */
-export const takeOvers = {
+export const newPrimary = {
   /** Microseconds of the clock from which segments get their numbers, and suppressions and second copies their versions. */
   skippedUs: 60_000_000,
   /** Versions of the registry, which are not below the clock either. */
@@ -134,7 +134,7 @@ export const keyIndex = {
   rowsReadPerKey: 64,
 } as const;
 
-export const receipts = {
+export const receiptReads = {
   /** Rows that ClickHouse may read for a request for receipts whose keys the index lacks: half a second of CPU. */
   rowsReadMax: 20_000_000,
   /** The time that each statement may take. */

@@ -1,9 +1,9 @@
 // Finds the rows of an environment with given event ids, for receipts: in the stored tables, in segments that the index of keys does not
 // reach yet, and among the rows that ClickHouse refused. Each statement is limited in rows and time: it reads the rows of one
-// environment, and no more of them than `receipts.rowsReadMax`.
+// environment, and no more of them than `receiptReads.rowsReadMax`.
 
 import { tables } from '../contract/records.js';
-import { receipts } from '../tuning.js';
+import { receiptReads } from '../tuning.js';
 import { readBytes } from './answers.js';
 import { type ClickHouseClient, endingAfter } from './client.js';
 import { failedRowId } from './key-index.js';
@@ -70,9 +70,9 @@ function ask(client: ClickHouseClient, query: string, appId: string): Promise<Bu
   return readBytes(client, {
     query,
     query_params: { appId },
-    ...endingAfter(receipts.clickhouseMsMax, {
+    ...endingAfter(receiptReads.clickhouseMsMax, {
       max_threads: 1,
-      max_rows_to_read: String(receipts.rowsReadMax),
+      max_rows_to_read: String(receiptReads.rowsReadMax),
     }),
   });
 }

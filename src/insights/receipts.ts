@@ -12,13 +12,13 @@ import { findFailedRows, findStoredRows, type Ids, idBytes } from '../clickhouse
 import { keyBytes } from '../clickhouse/row-keys.js';
 import type { Receipt } from '../contract/answers.js';
 import { StateNotLoaded, Unavailable } from '../contract/errors.js';
-import { receipts as bounds } from '../contract/limits.js';
+import { receipts } from '../contract/limits.js';
 import { asUuid, eventIdOfKey } from '../ingest/event-id.js';
 import type { Redis } from '../redis/client.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { LiveEnvironment } from '../registry/environments.js';
-import { receipts } from '../tuning.js';
+import { receiptReads } from '../tuning.js';
 
 export type ReceiptOptions = {
   readonly redis: Redis;
@@ -70,7 +70,7 @@ export async function findReceipts(
   const index =
     others.length === 0
       ? undefined
-      : await lookUpIndexed(clickhouse, shard, idsOf(others, keyBytes), receipts.clickhouseMsMax);
+      : await lookUpIndexed(clickhouse, shard, idsOf(others, keyBytes), receiptReads.clickhouseMsMax);
   const indexOf = new Map(others.map((id, i) => [id, i]));
 
   const receiptOfId = new Map(ids.map((id, i) => [id, receiptOf(id, claims.ageOf(i))]));
@@ -124,7 +124,7 @@ async function findClaims(
       shardKeys.claimMinutes(shard),
       shardKeys.receipts(shard, appId),
     ],
-    [epoch, idsOf(ids, claimedBytes).bytes, bounds.keysPerSecondMax],
+    [epoch, idsOf(ids, claimedBytes).bytes, receipts.keysPerSecondMax],
   );
   if (answer === null) throw new StateNotLoaded();
   if (typeof answer === 'number') return { waitMs: answer };

@@ -4,7 +4,7 @@
 
 import { type Log, reportOnce } from '../log.js';
 import { Redis as Single } from '../packages/ioredis.js';
-import { takeOvers } from '../tuning.js';
+import { newPrimary } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys, shardKeys } from './keys.js';
 import { closesOf, hasReplicas } from './replicas.js';
@@ -76,7 +76,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
       .map((shard) =>
         settle(shard, async (serverId) => {
           const id = serverId === registry ? serverId : `${registry} ${serverId}`;
-          const args = [known.epoch, id, takeOvers.skippedUs, suppressions];
+          const args = [known.epoch, id, newPrimary.skippedUs, suppressions];
           const reply = await runScript(redis, scripts.takeOverShard, [shardKeys.state(shard)], args);
           if (reply === 1)
             log.warn({ shard, take_overs: count }, 'another server has become the primary of redis');
@@ -138,7 +138,7 @@ async function idOf(server: Single): Promise<string> {
 async function takeOverRegistry(redis: Redis, { epoch }: Known, id: string): Promise<Registry | undefined> {
   const { epoch: epochKey, primary, version, suppressions, copyVersion, suppressionChanges } = registryKeys;
   const keys = [epochKey, primary, version, suppressions, copyVersion, suppressionChanges];
-  const { versionsSkipped, skippedUs } = takeOvers;
+  const { versionsSkipped, skippedUs } = newPrimary;
   const args = [epoch, id, versionsSkipped, skippedUs];
   const reply = (await runScript(redis, scripts.takeOverRegistry, keys, args)) as [number, string] | null;
   return reply === null ? undefined : { takeOvers: reply[0], suppressions: reply[1] };
