@@ -8,13 +8,13 @@ import type { SecondFactor } from '../../registry/documents.js';
 const issuer = 'Sluice';
 
 /** A new secret, and the address by which apps take it. */
-export function newSecret(email: string): { readonly secret: string; readonly uri: string } {
+export function newFactorSecret(email: string): { readonly secret: string; readonly uri: string } {
   const secret = new Secret({ size: 20 });
   return { secret: secret.base32, uri: totpOf(secret, email).toString() };
 }
 
-/** Whether a text can be the secret of an app: 20 bytes in base 32. */
-export function isSecret(text: string): boolean {
+/** Whether a string can be such a secret: 20 bytes in base 32. */
+export function isFactorSecret(text: string): boolean {
   return /^[A-Z2-7]{32}$/.test(text);
 }
 

@@ -2,7 +2,7 @@
 
 import { forgiveAttempt } from '../../accounts/people/attempts.js';
 import { changePassword, changeSecondFactor } from '../../accounts/people/people.js';
-import { isSecret, newSecret, useCode } from '../../accounts/people/second-factor.js';
+import { isFactorSecret, newFactorSecret, useCode } from '../../accounts/people/second-factor.js';
 import { endSession, listSessions, type SignedIn } from '../../accounts/people/sessions.js';
 import { AdministrationError } from '../../contract/errors.js';
 import type { Action } from '../../registry/audit/audit.js';
@@ -57,13 +57,13 @@ export const changeOwnPassword: Own = async (options, request, fields, signedIn)
 
 export const offerSecondFactor: Own = async (_options, _request, _fields, { person }) => {
   requirePassword(person);
-  return { body: newSecret(person.email) };
+  return { body: newFactorSecret(person.email) };
 };
 
 export const setSecondFactor: Own = async (options, request, fields, signedIn) => {
   const secret = textOf(fields, 'secret');
   const code = textOf(fields, 'code');
-  if (!isSecret(secret)) throw new AdministrationError('secret must be one that was offered');
+  if (!isFactorSecret(secret)) throw new AdministrationError('secret must be one that was offered');
   return withPassword(options, request, fields, signedIn, 'set_second_factor', async (person) => {
     const next = useCode({ secret, last_code: 0 }, code, Date.now());
     if (next === undefined) throw new AdministrationError('this code does not belong to the secret');
