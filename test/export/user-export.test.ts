@@ -675,13 +675,13 @@ test('slow readers of two accounts hold up no download of a third one', async ()
     return id;
   };
   const slowExport = await exportOf(slow, heavy);
+  const id = await exportOf(third, { user_id: 1 });
   const replies = [
     await beginReading(heavyExport),
     await beginReading(heavyExport),
     await beginReading(slowExport, slow),
     await beginReading(slowExport, slow),
   ];
-  const id = await exportOf(third, { user_id: 1 });
   for (let n = 0; n < 3; n += 1) assert.equal((await readExportData(sluice, third, id)).status, 200);
   assert.equal((await readLeft()).queries, 4, 'the others go on');
   for (const reply of replies) reply.destroy();
