@@ -21,7 +21,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import type { Deployment } from '../registry/documents.js';
 import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { type Comparison, compareOnce } from '../registry/witness.js';
-import { forgetKept, readCopiedAt, readSeen, seenNothing } from '../registry/witness-copies.js';
+import { forgetKept, gaplessOf, readCopiedAt, readSeen, seenNothing } from '../registry/witness-copies.js';
 import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
 import {
@@ -124,6 +124,7 @@ async function readMissing(
       if (servers.numberOf(shard) !== server) continue;
       const [to, records] = await redis.hmget(shardKeys.state(shard), 'stored_to', 'stored_records');
       const then = seen.get(String(shard)) ?? seenNothing;
+      const gapless = seen.get(gaplessOf(String(shard))) ?? then;
       const later = seen.size === 0 ? 0 : await countLater(client, shard, then.storedTo);
       const since = Number(records ?? 0) - then.storedRecords;
       const mayHaveMoved = !servers.isOne && then.storedRecords > 0;
@@ -132,7 +133,7 @@ async function readMissing(
         shard,
         server,
         records: wasElsewhere || since < 0 ? null : Math.max(0, since - later),
-        after: wasElsewhere ? null : timeOf(then.storedTo),
+        after: wasElsewhere ? null : timeOf(Math.min(gapless.storedTo, then.storedTo)),
         until: timeOf(Number(to ?? 0)),
       });
     }

@@ -9,12 +9,15 @@ import { registryKeys } from '../redis/keys.js';
 import { onReplicas } from '../redis/replicas.js';
 import { witnesses } from '../tuning.js';
 
-/** A part of the deployment that has a witness: `registry`, a shard (its number as text), or `copies`. */
+/** A part of the deployment that has a witness: `registry`, a shard (its number as text), `gaplessOf` a shard, or `copies`. */
 export type Part = string;
 
 export const registry: Part = 'registry';
 /** Written only when every change has its second copy. */
 export const copies: Part = 'copies';
+
+/** Up to its `storedTo` every segment of a shard is stored: later ones may be stored before it. */
+export const gaplessOf = (shard: Part): Part => `${shard} gapless`;
 
 /** What a server has seen of a part. */
 export type Seen = {

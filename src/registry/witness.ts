@@ -11,6 +11,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
 import { type Log, reportOnce } from '../log.js';
 import { clickhouseSetBack } from '../metrics.js';
+import { readOutstanding } from '../redis/backlog.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { takeTurn } from '../redis/lease.js';
@@ -21,6 +22,7 @@ import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
 import {
   copies,
+  gaplessOf,
   noteKept,
   type Part,
   readKept,
@@ -261,11 +263,19 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   /** Copies what Redis had at the last check to all servers that are not older, and records which of them have it. */
   async function copy(): Promise<void> {
     const seen = latest.get(registry);
-    if (seen === undefined) return;
+    const epoch = deployment()?.epoch;
+    if (seen === undefined || epoch === undefined) return;
     const { number } = seen;
     const kept = await readKept(redis);
     const lacksSome = (await redis.exists(registryKeys.uncopied)) === 1;
-    const parts = lacksSome ? latest : new Map([...latest, [copies, seen]]);
+    const parts = new Map(latest);
+    for (const [part, ofShard] of latest) {
+      if (part === registry) continue;
+      // Without an answer the servers keep the former number, which still holds.
+      const found = await readOutstanding(redis, Number(part), epoch).catch(() => undefined);
+      if (found !== undefined) parts.set(gaplessOf(part), { ...ofShard, storedTo: Number(found.storedTo) });
+    }
+    if (!lacksSome) parts.set(copies, seen);
     // An unreachable server gets the next copy.
     const results = await Promise.allSettled(
       servers.all.map(async (client, server) => {

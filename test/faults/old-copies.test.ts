@@ -6,7 +6,7 @@ import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import type { Redis } from 'ioredis';
-import { registryKeys } from '../../src/redis/keys.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { createTestAccount, type TestAccount, unlimited } from '../harness/accounts.js';
 import {
   askForToken,
@@ -280,6 +280,31 @@ test('before a ClickHouse that was set back is recovered, no backup is made and 
     [await countRows(appId, 'unknown'), (await readRecords(sluice, token, id)).length],
     [3, 2],
   );
+});
+
+test('a ClickHouse that was set back lacks records from the oldest that waited when its data was copied', async () => {
+  const [, appId] = await newAccount();
+  const [worker] = sluice.workers;
+  await untilStored(sluice);
+  await worker?.stop();
+  await send(appId, eventsOf('waited', 1));
+  const acceptedMs = Date.now();
+  // As if another worker had stored a later segment first.
+  await redis.hset(shardKeys.state(0), 'stored_to', String((acceptedMs + 1_000) * 1_000));
+  await untilCountedOn();
+  await putAside('clickhouse');
+  await worker?.restart();
+  await untilStored(sluice);
+  await untilCountedOn();
+  await putBack('clickhouse');
+  await untilSetBack();
+  const { missing } = (await sluice.admin('state', 'recover')) as { missing: { after: string }[] };
+  const [{ after = '' } = {}] = missing;
+  assert.ok(Date.parse(after) <= acceptedMs, `${after} is after ${acceptedMs}`);
+  await until(async () => !(await readReady()).includes('set back'), 'the API knows of the recovery');
+  await send(appId, eventsOf('waited', 1));
+  await untilStored(sluice);
+  assert.equal(await countRows(appId, 'waited'), 1);
 });
 
 test('a backup that is restored into a ClickHouse that was set back is followed by every second copy', async () => {
