@@ -115,7 +115,7 @@ export function PersonActions(props: {
               >('POST', `${of}/user_deletion`, { users, ...inCase });
               if (status === 'awaits_confirmation')
                 return setSaid(
-                  'The deletion is proposed. It begins once another privacy officer has found this user by the same name and deleted it, too, within 7 days.',
+                  'The deletion is proposed. It begins once another privacy officer has also found this user by the same name and submitted the deletion, within 7 days.',
                 );
               setSaid('The deletion is submitted. Below you see when it is complete.');
               // The request is submitted even if it cannot be shown now: the list of deletions has it.
