@@ -279,7 +279,9 @@ let heavyExport: string;
 let second: TestAccount;
 
 async function storeHeavyRows(appId = main): Promise<void> {
-  const note = `if(number < ${heavyRows}, repeat(hex(cityHash64(number)), 150), '')`;
+  // Compressed, too, they are larger than the buffers.
+  const hashes = 'arrayMap(n -> hex(cityHash64(number, n)), range(150))';
+  const note = `if(number < ${heavyRows}, arrayStringConcat(${hashes}), '')`;
   await sluice.rows(`INSERT INTO stored_events
     SELECT '${appId}', generateUUIDv4(), 'Page View', NULL, if(number < ${heavyRows}, '${heavy.identity}', concat('u', toString(number % 5000))), 's', now64(3),
       map('note', ${note}, 'number', toString(number)), number, 1, 1, now64(3)
