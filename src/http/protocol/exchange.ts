@@ -378,7 +378,7 @@ export class Exchange {
 
 const noHeaders: Headers = [];
 const internalError = rejection('internal_error');
-const stopping = rejection('overloaded', 'Nothing was stored: stopping.');
+const stopping = rejection('overloaded', 'Nothing was stored: the service is stopping.');
 const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
 
 /** Counts the turns of the event loop in which requests begin or are answered. */
