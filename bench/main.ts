@@ -2,7 +2,6 @@
 // and acknowledged records differ.
 
 import { relative } from 'node:path';
-import { addAgain, planAgain } from './again.js';
 import { client, clientUsage } from './client/client.js';
 import { BenchError } from './failure.js';
 import { optionsUsage, readOptions } from './options.js';
@@ -19,7 +18,6 @@ import { runSession } from './session.js';
 
 const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures these scenarios
 npm run bench -- all [OPTION]…                     measures all scenarios but keys, servers, replicas, deletion, stream and desk
-npm run bench -- again RESULTS.json                repeats the failed scenarios of a session and adds their results
 npm run bench -- compare A.json B.json             shows what changed between two sessions
 npm run bench -- guard [RESULTS.json]              checks in three minutes whether an event costs more than in that session
 npm run bench -- page RESULTS.json                 writes the page and plots of a session again
@@ -58,12 +56,6 @@ const commands: Readonly<Record<string, (args: readonly string[]) => Promise<voi
     if (worse.length > 0)
       throw new BenchError(`an event costs more than before: ${worse.map(({ way }) => way).join(', ')}`);
   },
-  again: async (args) => {
-    const [path = ''] = files(args, 1, 'again takes one file');
-    const session = readResults(path);
-    const { names, args: former } = planAgain(session);
-    await finish(path, addAgain(session, await measureScenarios(names, session.command, former)));
-  },
 };
 
 function files(args: readonly string[], count: number, words: string): readonly string[] {
@@ -77,8 +69,8 @@ async function run(command: string, args: readonly string[]): Promise<void> {
   }
   const known = commands[command];
   if (known !== undefined) return known(args);
-  const options = readOptions(args, command === 'all');
-  const names = selectScenarios(options.only ?? command.split(','));
+  const options = readOptions(args);
+  const names = selectScenarios(command.split(','));
   const results = await measureScenarios(names, [command, ...args].join(' '), args);
   const isPublished = options.standard && published.includes(command);
   await finish(options.out ?? usualPath(command.replaceAll(',', '+'), isPublished), results);
@@ -91,7 +83,7 @@ function isOutside(args: readonly string[]): boolean {
 function measureScenarios(names: readonly string[], command: string, args: readonly string[]) {
   const progress = createProgress(print);
   progress.say(`measures ${names.join(', ')}`);
-  return runSession(names, command, readOptions(args, command.split(' ')[0] === 'all'), progress);
+  return runSession(names, command, readOptions(args), progress);
 }
 
 /** Writes the results and prints their tables. Throws BenchError if a scenario failed. */

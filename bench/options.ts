@@ -105,7 +105,6 @@ const table = {
     whole,
   ),
   threads: usual(String(threads), 'N', 'threads of the load generator; more from 6 cores', whole),
-  only: option('NAMES', 'runs only these scenarios of all, separated by commas', list),
   out: option('PATH', 'writes the results to PATH.json and PATH.md', text),
   env: repeated('NAME=VALUE', 'an environment variable of the API and the worker; repeatable', pair),
   cpuProf: option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR', text),
@@ -128,9 +127,8 @@ export const optionsUsage = usageOf('Options', table);
 export type Options = ReturnType<typeof readOptions>;
 
 /** Reads the options of a session. Throws as `readTable` does. */
-export function readOptions(args: readonly string[], all: boolean) {
+export function readOptions(args: readonly string[]) {
   const values = readTable(table, args);
-  if (values.only !== undefined && !all) throw new BenchError('--only belongs to all');
   return {
     ...values,
     env: Object.fromEntries(values.env) as NodeJS.ProcessEnv,

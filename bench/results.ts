@@ -51,8 +51,6 @@ export type Results = {
   readonly stream?: StreamResult;
   readonly desk?: DeskResult;
   readonly failures: readonly Failure[];
-  /** Scenarios that failed in the session and passed when repeated, and when that was. */
-  readonly repeated?: readonly (Failure & { readonly date: string })[];
 };
 
 /** What a scenario found. */

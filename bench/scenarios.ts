@@ -34,13 +34,12 @@ const scenarios: Readonly<Record<string, string>> = {
 const names = Object.keys(scenarios);
 /** `all` leaves these out, since each has its own session. */
 const apart: readonly string[] = ['keys', 'servers', 'replicas', ...deletionNames, 'stream', 'desk'];
-const peers = peerWays.filter(({ subject }) => subject !== 'uws').map(({ name }) => name);
 
 const groups: Readonly<Record<string, readonly string[]>> = {
   all: names.filter((name) => !apart.includes(name)),
   ways: sluiceWays.map(({ name }) => name),
   floors: roundNames.filter((name) => /^(uws|engine|redis)/.test(name)),
-  peers,
+  peers: roundNames.filter((name) => name.startsWith('fastify')),
   deletion: deletionNames,
 };
 

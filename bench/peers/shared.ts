@@ -1,7 +1,7 @@
 // What the processes of the peers share with each other and with the bench.
 
 import { randomUUID } from 'node:crypto';
-import { type ClickHouseSettings, createClient } from '@clickhouse/client';
+import { createClient } from '@clickhouse/client';
 
 export const peerQueue = 'events';
 export const peerDatabase = 'bench_peers';
@@ -34,12 +34,12 @@ export function rowsOf(body: PeerBody): object[] {
 }
 
 /** Returns a function that inserts rows; up to 256 inserts may be under way. */
-export function connectPeerTable(settings: ClickHouseSettings = {}) {
+export function connectPeerTable() {
   const clickhouse = createClient({
     url: process.env.CLICKHOUSE_URL ?? '',
     database: peerDatabase,
     max_open_connections: 256,
-    clickhouse_settings: { date_time_input_format: 'best_effort', ...settings },
+    clickhouse_settings: { date_time_input_format: 'best_effort' },
   });
   return (values: readonly object[]) =>
     clickhouse.insert({ table: peerTable, values, format: 'JSONEachRow' });

@@ -8,12 +8,7 @@ import { plainEnvironment } from '../../test/harness/environment.js';
 import { freePort } from '../../test/harness/free-port.js';
 import { startRedis } from '../../test/harness/services.js';
 import { removeTempDir, tempDir } from '../../test/harness/temp-dir.js';
-import {
-  type CpuTimes,
-  type Deployment,
-  type ProcessName,
-  redisMemoryBytesMax,
-} from '../deployment/deployment.js';
+import { type CpuTimes, type Deployment, redisMemoryBytesMax } from '../deployment/deployment.js';
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';
@@ -67,18 +62,17 @@ export function preparePeers(deployment: Deployment) {
     };
   }
 
-  async function startStoring(name: 'fastify' | 'node-http'): Promise<Subject> {
+  async function startFastify(): Promise<Subject> {
     await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
     await deployment.rows(peerTableStatement);
     const PORT = String(await freePort());
-    const env = { PORT, CLICKHOUSE_URL: clickhouse.testerUrl };
-    const pids: Partial<Record<ProcessName, number>> = { clickhouse: clickhouse.pid };
-    if (name === 'fastify') {
-      const { pid, url: REDIS_URL } = await redis();
-      pids.redis = pid;
-      pids.worker = await start('fastify-worker', { ...env, PORT: undefined, REDIS_URL });
-      pids.api = await start('fastify-api', { ...env, REDIS_URL });
-    } else pids.api = await start('node-http', env);
+    const { pid, url: REDIS_URL } = await redis();
+    const pids = {
+      redis: pid,
+      clickhouse: clickhouse.pid,
+      worker: await start('fastify-worker', { CLICKHOUSE_URL: clickhouse.testerUrl, REDIS_URL }),
+      api: await start('fastify-api', { PORT, REDIS_URL }),
+    };
     const read = (aggregate: string, appId: string) =>
       numberOf(deployment, aggregate, `${peerDatabase}.${peerTable} WHERE app_id = '${appId}'`);
     const cpu = () => Object.entries(pids).map(([process, pid]) => [process, cpuMicroseconds(pid)]);
@@ -97,8 +91,7 @@ export function preparePeers(deployment: Deployment) {
   const subjects = {
     uws: once(() => startUws({})),
     'uws-synced': once(() => startUws({ FILE: join(files, 'bodies') })),
-    fastify: once(() => startStoring('fastify')),
-    'node-http': once(() => startStoring('node-http')),
+    fastify: once(startFastify),
   };
   return {
     /** Starts the subject at the first call. */

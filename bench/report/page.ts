@@ -11,23 +11,17 @@ export type Page = { readonly markdown: string; readonly plots: Readonly<Record<
 
 /** `path`: the path of the page without its extension. The plots are named after it. */
 export async function makePage(results: Results, path: string): Promise<Page> {
-  const { command, seconds, machine, failures, repeated = [] } = results;
+  const { command, seconds, machine, failures } = results;
   const plots = await plotsOf(results);
-  const list = (title: string, lines: readonly string[]) =>
-    lines.length === 0 ? [] : [[title, ...lines.map((line) => `- ${line}`)].join('\n')];
   const parts = [
     '# Bench',
     `Written by \`npm run bench -- ${command}\` in ${figure(seconds / 60)} min. ${describeInWords(machine)}`,
-    ...(failures.length === 0
-      ? [checked]
-      : list(
+    failures.length === 0
+      ? checked
+      : [
           '**This session failed:**',
-          failures.map(({ scenario, message }) => `${scenario}: ${message}`),
-        )),
-    ...list(
-      'Failed in the session, and ran again after it:',
-      repeated.map(({ scenario, message, date }) => `${scenario}, ${date.slice(0, 16)}: ${message}`),
-    ),
+          ...failures.map(({ scenario, message }) => `- ${scenario}: ${message}`),
+        ].join('\n'),
   ];
   const targets = targetTable(targetsOf(results));
   if (targets.rows.length > 0) parts.push('## Targets', targetNote, markdownTable(targets));

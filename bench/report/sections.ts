@@ -72,7 +72,7 @@ function nameOf({ what, subject, runs }: WayRuns): string {
 function inOrder(ways: readonly WayRuns[]): WayRuns[] {
   const position = ({ name, subject }: WayRuns) => {
     if (subject === 'sluice') return 1 + sluiceWays.findIndex((way) => way.name === name);
-    return /^(fastify|node)/.test(subject) ? 1000 : 0;
+    return subject === 'fastify' ? 1000 : 0;
   };
   return [...ways].sort((a, b) => position(a) - position(b));
 }
@@ -107,9 +107,8 @@ export function shareOfWrk(ways: readonly WayRuns[]): number[] {
 
 const comparedWith = `uWebSockets.js reads the body and answers \`{}\`. ClickHouse alone gets the rows of bulk-500, in blocks as
 large, by the inserts that a worker makes. Redis alone gets the rows of the service's commits by APPEND, in as many commands as a
-commit has, and syncs its file before every answer. Peers get the very same bodies. Fastify checks them with its schema, limits
-single events by INCR and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together. node:http
-inserts each request by ClickHouse's \`async_insert\` and answers when it is stored; it has no limits and no keys.`;
+commit has, and syncs its file before every answer. Fastify gets the very same bodies, checks them with its schema, limits single
+events by INCR and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together.`;
 
 function curveSection(curve: FoundOf<'curve'>): Section[] {
   const table = tableOf(curve, [

@@ -17,7 +17,7 @@ import {
 } from '../load/events.js';
 
 /** The receiver: Sluice, a floor of HTTP, or a peer. */
-type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
+type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify';
 
 export type Way = {
   readonly name: string;
@@ -128,7 +128,6 @@ export const redisFloors = [
 
 const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
-const nodeHttp = { subject: 'node-http' } as const;
 
 /** The ways of floors and peers, which get exactly the same bodies. */
 export const peerWays: readonly Way[] = [
@@ -136,9 +135,6 @@ export const peerWays: readonly Way[] = [
   way('uws-64', 'uWebSockets.js alone, 64 connections', uws, always, fewer),
   way('fastify-single', 'Fastify + BullMQ: one event per request', single, fastify, always),
   way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), fastify, always),
-  way('node-http-single', 'node:http: one event per request', single, nodeHttp),
-  // ClickHouse collects rows for a fifth of a second, so few connections would mostly wait.
-  way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), nodeHttp, fewer),
 ];
 
 export function wayNamed(name: string): Way {

@@ -406,27 +406,22 @@ test('answers may have a length or come in chunks, and a connection that the ser
 });
 
 test('options: a bad one is named, and options that belong together are required together', () => {
-  assert.throws(
-    () => readOptions(['--duration', '0'], true),
-    /--duration must be a whole number above 0, not "0"/,
-  );
-  assert.throws(() => readOptions(['--rate', '1.5'], true), /--rate/);
-  assert.throws(() => readOptions(['--flat-events', '1,x'], true), /--flat-events/);
-  assert.throws(() => readOptions(['--only', 'single'], false), /--only belongs to all/);
-  assert.throws(() => readOptions(['--env', 'A'], true), /--env takes NAME=VALUE/);
+  assert.throws(() => readOptions(['--duration', '0']), /--duration must be a whole number above 0, not "0"/);
+  assert.throws(() => readOptions(['--rate', '1.5']), /--rate/);
+  assert.throws(() => readOptions(['--flat-events', '1,x']), /--flat-events/);
+  assert.throws(() => readOptions(['--env', 'A']), /--env takes NAME=VALUE/);
 });
 
 test('only a session with default options counts as standard, wherever its results go', () => {
-  assert.equal(readOptions([], true).standard, true);
-  assert.equal(readOptions(['--out', 'x'], true).standard, true);
-  assert.equal(readOptions(['--repeats', '1'], true).standard, false);
-  assert.equal(readOptions(['--only', 'single'], true).standard, false);
+  assert.equal(readOptions([]).standard, true);
+  assert.equal(readOptions(['--out', 'x']).standard, true);
+  assert.equal(readOptions(['--repeats', '1']).standard, false);
 });
 
 test('--connections counts with and without a rate', () => {
   const progress = createProgress(() => undefined);
   const load = (args: readonly string[], rate?: number) =>
-    loadOf({ options: readOptions(args, true), progress }, 'bulk-500', rate).connections;
+    loadOf({ options: readOptions(args), progress }, 'bulk-500', rate).connections;
   assert.deepEqual([load([]), load([], 10)], [8, 256]);
   assert.deepEqual([load(['--connections', '5']), load(['--connections', '5'], 10)], [5, 5]);
 });

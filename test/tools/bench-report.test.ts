@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { addAgain, planAgain } from '../../bench/again.js';
 import { rangeOfMedian } from '../../bench/figures.js';
 import { makePage, summary } from '../../bench/report/page.js';
 import { targetsOf } from '../../bench/report/targets.js';
@@ -369,32 +368,6 @@ test('a failed session is reported on its page and at its end', async () => {
   const results = resultsOf({ failures: [{ scenario: 'single', message: '5 of 6' }] });
   assert.match((await makePage(results, 'all')).markdown, /\*\*This session failed:\*\*\n- single: 5 of 6/);
   assert.match(summary(results), /FAILED: single: 5 of 6/);
-});
-
-test('failed scenarios of a session are repeated with its options, and its page says so', async () => {
-  const session = resultsOf({
-    command: 'all --flat-events 1,10',
-    ways: [wayOf('single', 41)],
-    failures: [
-      { scenario: 'uws', message: '64 × 503' },
-      { scenario: 'bulk-500', message: 'lost' },
-    ],
-  });
-  assert.deepEqual(planAgain(session), { names: ['uws', 'bulk-500'], args: ['--flat-events', '1,10'] });
-  const again = resultsOf({
-    ways: [wayOf('uws', 8)],
-    failures: [{ scenario: 'bulk-500', message: 'lost again' }],
-  });
-  const both = addAgain(session, again);
-  assert.deepEqual(
-    both.ways.map(({ name }) => name),
-    ['single', 'uws'],
-  );
-  assert.deepEqual(both.failures, again.failures);
-  const { markdown } = await makePage(both, 'all');
-  assert.match(markdown, /ran again after it:\n- uws, 2026-01-02T03:04: 64 × 503\n/);
-  assert.match(markdown, /This session failed:\*\*\n- bulk-500: lost again/);
-  assert.throws(() => planAgain(resultsOf()), /nothing failed/);
 });
 
 test('an export must begin within two seconds, and suppressed users may cost an event 0.4 µs', () => {
