@@ -69,7 +69,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     let backoffMs = backoffMsMin;
     const pauseAfter = async (what: string) => {
       say(`${spec.name} ${what}, starting it again in ${backoffMs} ms`);
-      await pause(backoffMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      await pauseUntil(backoffMs, stopping.signal);
       backoffMs = Math.min(backoffMs * 2, backoffMsMax);
     };
     for (;;) {
@@ -140,7 +140,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
   function lastWords(): string {
     log.flush();
     if (spec.ipc) return '';
-    const line = log.lastLines(1)[0];
+    const line = log.lastLine();
     return line === undefined ? '' : `: ${logLineText(line) ?? line}`;
   }
 
@@ -149,10 +149,11 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     const child = current;
     if (child !== undefined && isAlive(child)) {
       child.kill('SIGTERM');
-      const timeout = stopTimeout(spec.stopMsMax, hurry);
-      const gone = await Promise.race([ended(child).then(() => true), timeout.promise]);
-      timeout.cancel();
-      if (!gone) {
+      const gone = new AbortController();
+      void ended(child).then(() => gone.abort());
+      await pauseUntil(spec.stopMsMax - hurriedStopMs, gone.signal, hurry);
+      await pauseUntil(hurriedStopMs, gone.signal);
+      if (!gone.signal.aborted) {
         say(`${spec.name} did not stop in time, killing it`);
         child.kill('SIGKILL');
         await ended(child);
@@ -183,22 +184,7 @@ function whatHappened(child: ChildProcess): string {
   return child.exitCode === null ? 'did not become healthy' : `ended with code ${child.exitCode}`;
 }
 
-/** Settles with false after `ms`, or soon after `hurry`. */
-function stopTimeout(ms: number, hurry: AbortSignal): { promise: Promise<false>; cancel(): void } {
-  let timer: NodeJS.Timeout;
-  let cancel = () => {};
-  const promise = new Promise<false>((settle) => {
-    const end = () => settle(false);
-    timer = setTimeout(end, hurry.aborted ? Math.min(ms, hurriedStopMs) : ms);
-    const shorten = () => {
-      clearTimeout(timer);
-      timer = setTimeout(end, hurriedStopMs);
-    };
-    hurry.addEventListener('abort', shorten);
-    cancel = () => {
-      clearTimeout(timer);
-      hurry.removeEventListener('abort', shorten);
-    };
-  });
-  return { promise, cancel };
+/** Settles after `ms`, or with the first of the signals. */
+async function pauseUntil(ms: number, ...signals: readonly AbortSignal[]): Promise<void> {
+  await pause(ms, undefined, { signal: AbortSignal.any([...signals]) }).catch(() => undefined);
 }

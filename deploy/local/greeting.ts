@@ -106,7 +106,7 @@ export const firstOperator = 'operator@localhost';
  * How a start shows a secret: on a terminal as text, otherwise as the name of a file that only its owner can read, since the output may go
  * to a log, which keeps it.
  */
-function showSecret(config: Config, name: string, secret: string, isTerminal: boolean): string {
+export function showSecret(config: Config, name: string, secret: string, isTerminal: boolean): string {
   if (isTerminal) return secret;
   const file = join(config.dataDir, name);
   writeFileSync(file, `${secret}\n`, { mode: 0o600, flush: true });
@@ -117,11 +117,6 @@ function showSecret(config: Config, name: string, secret: string, isTerminal: bo
 export function showApiKey(config: Config, apiKey: string, isTerminal: boolean): string {
   const advice = isTerminal ? 'shown only now' : 'keep it and remove the file';
   return `${showSecret(config, 'api-key', apiKey, isTerminal)}  (${advice})`;
-}
-
-/** How a start shows the link of the first operator. */
-export function showInvitation(config: Config, url: string, isTerminal: boolean): string {
-  return showSecret(config, 'sign-in-link', url, isTerminal);
 }
 
 function curlClickHouse(config: Config): string {

@@ -26,8 +26,8 @@ export type LogFile = {
   readonly fd: number;
   /** Shows at once what was written since the last check. */
   flush(): void;
-  /** The last lines written since the file was opened, for the message about a child that ended. */
-  lastLines(count: number): string[];
+  /** The last line written since the file was opened, for the message about a child that ended. */
+  lastLine(): string | undefined;
   close(): void;
 };
 
@@ -41,7 +41,7 @@ export function openLogFile(
   const fd = openSync(path, 'a+');
   let readTo = fstatSync(fd).size;
   let rest = '';
-  let recent: string[] = [];
+  let last: string | undefined;
   let shown = 0;
   let hidden = 0;
   let periodStartedAt = performance.now();
@@ -70,7 +70,7 @@ export function openLogFile(
   }
 
   function take(line: string): void {
-    recent = [...recent.slice(-19), line];
+    if (line !== '') last = line;
     if (!isWorthShowing(line)) return;
     if (shown < shownLinesMax) show(line);
     if (shown < shownLinesMax) shown += 1;
@@ -94,7 +94,7 @@ export function openLogFile(
     path,
     fd,
     flush,
-    lastLines: (count) => [...recent, rest].filter((line) => line !== '').slice(-count),
+    lastLine: () => rest || last,
     close() {
       flush();
       clearInterval(timer);

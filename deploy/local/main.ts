@@ -8,11 +8,11 @@ import { checkPorts } from './check-ports.js';
 import { type Child, type ChildSpec, createChild } from './child.js';
 import { apiSpec, clickhouseSpec, nodeProgram, redisSpec, workerSpec } from './children.js';
 import { missingEngine } from './clickhouse/engine.js';
-import { type Bootstrap, firstOperator, greeting, showApiKey, showInvitation } from './greeting.js';
+import { type Bootstrap, firstOperator, greeting, showApiKey, showSecret } from './greeting.js';
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
 import { closeToOthers, makeFilesPrivate } from './private-data.js';
-import { checkLastPrimary, redisNodeSpecs } from './redis-nodes.js';
+import { checkLastPrimary, numbers, redisNodeSpecs } from './redis-nodes.js';
 import { runOnce } from './run-once.js';
 import { StartError } from './start-error.js';
 
@@ -30,7 +30,8 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 if (process.env.npm_lifecycle_event === 'start') stopWithParent();
 
 try {
-  if (config.clickhouseEmbedded) checkEngine();
+  const missing = config.clickhouseEmbedded ? missingEngine() : undefined;
+  if (missing !== undefined) throw new StartError(missing);
   lock = await lockDataDir(config.dataDir, say);
   closeToOthers(config.dataDir);
   await checkPorts(config);
@@ -41,11 +42,6 @@ try {
   if (!interrupted) say(error instanceof StartError ? error.message : String((error as Error).stack));
   await stopAll();
   process.exit(interrupted ? 0 : 1);
-}
-
-function checkEngine(): void {
-  const missing = missingEngine();
-  if (missing !== undefined) throw new StartError(missing);
 }
 
 async function startAll(config: Config, lock: DataDirLock): Promise<void> {
@@ -90,7 +86,7 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   const apiKey = api_key === undefined ? undefined : showApiKey(config, api_key, isTerminal);
   const url = has_operator ? undefined : await inviteOperator(run);
   if (stopping.signal.aborted) return;
-  const invitation = url === undefined ? undefined : showInvitation(config, url, isTerminal);
+  const invitation = url === undefined ? undefined : showSecret(config, 'sign-in-link', url, isTerminal);
   process.stdout.write(`${greeting(config, bootstrap, administration, apiKey, invitation).join('\n')}\n`);
 }
 
@@ -155,10 +151,6 @@ function parseBootstrap(output: string): Bootstrap {
   const line = output.trim().split('\n').at(-1) ?? '';
   if (!line.startsWith('{')) throw new StartError(`bootstrap printed no JSON: ${line.slice(0, 200)}`);
   return JSON.parse(line) as Bootstrap;
-}
-
-function numbers(count: number): number[] {
-  return Array.from({ length: count }, (_, index) => index + 1);
 }
 
 function say(line: string): void {

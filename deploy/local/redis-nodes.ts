@@ -183,6 +183,7 @@ function read(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8') : '';
 }
 
-function numbers(count: number): number[] {
+/** 1 up to the count. */
+export function numbers(count: number): number[] {
   return Array.from({ length: count }, (_, index) => index + 1);
 }

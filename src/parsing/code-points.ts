@@ -1,19 +1,8 @@
 // Lengths of text, in Unicode code points. Pure.
 
-/** Unicode code points of a string. */
-function codePoints(text: string): number {
-  let count = 0;
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit >= 0xd800 && unit <= 0xdbff) i++;
-    count++;
-  }
-  return count;
-}
-
 /** Whether a string has more than `max` code points. Nearly free for short strings. */
 export function isLongerThan(text: string, max: number): boolean {
-  return text.length > max && codePoints(text) > max;
+  return text.length > max && cutToCodePoints(text, max).length < text.length;
 }
 
 /** The first `max` code points of a text. */

@@ -5,13 +5,12 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { keptFreeBytesMax, keptFreeShare, startBytesMin } from './limits.js';
 
 /**
- * How many bytes merges and mutations leave free, and how many inserts leave free in addition. The engine reserves what it is going to
+ * How many bytes merges and mutations leave free; inserts leave as many free in addition. The engine reserves what it is going to
  * write, so the rest is for others: the definitions of tables, and a Redis on the same disk, which continues to accept records.
  */
-export function keptFree(folder: string): { readonly bytes: number; readonly byInsertsBytes: number } {
+export function keptFree(folder: string): number {
   const { blocks, bsize } = statfsSync(folder);
-  const bytes = Math.min(keptFreeBytesMax, Math.floor(blocks * bsize * keptFreeShare));
-  return { bytes, byInsertsBytes: bytes };
+  return Math.min(keptFreeBytesMax, Math.floor(blocks * bsize * keptFreeShare));
 }
 
 const everyMs = 250;

@@ -31,8 +31,8 @@ export type ServerPaths = {
   readonly usersFile: string;
   /** The disk `backups`, the only one that `BACKUP` and `RESTORE` may use. */
   readonly backupDir: string;
-  /** What is left free on the disk (`room.ts`). */
-  readonly free: { readonly bytes: number; readonly byInsertsBytes: number };
+  /** The bytes that are left free on the disk (`room.ts`). */
+  readonly free: number;
   readonly httpPort: number;
   readonly tcpPort: number;
   readonly cluster?: Cluster | undefined;
@@ -65,9 +65,9 @@ export function serverConfig({
     xmlElements(serverSettings),
     `<merge_tree>\n${xmlElements({
       old_parts_lifetime: oldPartsLifetimeSeconds,
-      min_free_disk_bytes_to_perform_insert: free.byInsertsBytes,
+      min_free_disk_bytes_to_perform_insert: free,
     })}</merge_tree>\n`,
-    `<storage_configuration>\n<disks>\n<default>\n${xmlElements({ keep_free_space_bytes: free.bytes })}</default>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n${xmlElements({ keep_free_space_bytes: free.bytes + free.byInsertsBytes })}</backups>\n</disks>\n</storage_configuration>\n`,
+    `<storage_configuration>\n<disks>\n<default>\n${xmlElements({ keep_free_space_bytes: free })}</default>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n${xmlElements({ keep_free_space_bytes: 2 * free })}</backups>\n</disks>\n</storage_configuration>\n`,
     '<backups>\n<allowed_disk>backups</allowed_disk>\n</backups>\n',
     cluster === undefined ? '' : remoteServers(cluster),
     '</clickhouse>\n',
