@@ -63,6 +63,13 @@ export async function reloadAccounts(): Promise<Answer<'listAccounts'>> {
 /** The paths of signing in, where 401 means wrong credentials rather than the end of a session. */
 const isSignIn = /^\/(session|invitation)(\/|\?|$)/;
 
+/** A path with parameters. Those that are absent or empty are left out. */
+export function withQuery(path: string, parameters: Readonly<Record<string, string | undefined>>): string {
+  const query = new URLSearchParams();
+  for (const [name, value = ''] of Object.entries(parameters)) if (value !== '') query.set(name, value);
+  return `${path}?${query}`.replace(/\?$/, '');
+}
+
 /** A part of a path. */
 export function part(text: string): string {
   return encodeURIComponent(text);

@@ -4,15 +4,7 @@ import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { ApiError, call, type Person, reloadAccounts } from './api.js';
 import type { Answer } from './commands.js';
-import {
-  CertificateCheck,
-  FirstSecondFactor,
-  loadAhead,
-  PageOf,
-  PrintedCertificate,
-  pages,
-  VisualizerPage,
-} from './pages/pages.js';
+import { desk, FirstSecondFactor, loadAhead, pages, rest } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
 import { ActionButton } from './parts/form.js';
@@ -34,8 +26,11 @@ function App() {
     return found;
   });
   if (path.value === '/invitation') return <Invitation />;
-  if (path.value === '/verify') return <CertificateCheck />;
-  if (path.value === '/visualizer') return <VisualizerPage isOff={root?.dataset.administration === 'off'} />;
+  if (path.value === '/verify') return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
+  if (path.value === '/visualizer') {
+    const isOff = root?.dataset.administration === 'off';
+    return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
+  }
   if (person.value === undefined)
     return (
       <main class="way-in">
@@ -47,7 +42,9 @@ function App() {
     );
   if (person.value === null) return <SignIn />;
   if (person.value.needs_second_factor && !person.value.second_factor) return <FirstSecondFactor />;
-  return path.value === '/certificate' ? <PrintedCertificate /> : <Shell person={person.value} />;
+  if (path.value === '/certificate')
+    return <desk.Later>{({ CertificatePage }) => <CertificatePage />}</desk.Later>;
+  return <Shell person={person.value} />;
 }
 
 const accountsEveryMs = 30_000;
@@ -121,9 +118,7 @@ function Shell({ person: self }: { readonly person: Person }) {
         </ul>
       </nav>
       <main id="page" tabIndex={-1}>
-        <Loaded from={loaded}>
-          {() => (page === undefined ? <NoSuchPage /> : <PageOf page={page} account={account.value} />)}
-        </Loaded>
+        <Loaded from={loaded}>{() => page?.show(account.value) ?? <NoSuchPage />}</Loaded>
       </main>
     </div>
   );

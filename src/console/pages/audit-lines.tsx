@@ -1,6 +1,6 @@
 // Lines of the audit log in words: who did what. The reader can save all of them as a file.
 
-import { call, part } from '../api.js';
+import { call, withQuery } from '../api.js';
 import { type Answer, actionText } from '../commands.js';
 import { ActionButton } from '../parts/form.js';
 import { DownloadAll, Pages, usePages } from '../parts/paged.js';
@@ -63,16 +63,12 @@ export function AuditLines(props: {
   readonly empty: string;
 }) {
   const { of, caption, file, empty } = props;
-  const query = Object.entries(of)
-    .flatMap(([name, value = '']) => (value === '' ? [] : `${name}=${part(value)}`))
-    .join('&');
   const load = (oldest?: AuditEntry) => {
-    const before = oldest === undefined ? '' : `&before=${part(oldest.at)}&before_id=${part(oldest.id)}`;
-    const asked = `${query}${before}`.replace(/^&/, '');
-    return call<Answer<'listAudit'>>('GET', asked === '' ? '/audit' : `/audit?${asked}`);
+    const place = { before: oldest?.at, before_id: oldest?.id };
+    return call<Answer<'listAudit'>>('GET', withQuery('/audit', { ...of, ...place }));
   };
   const next = (page: Answer<'listAudit'>) => (page.length < perPage ? undefined : page.at(-1));
-  const log = usePages(query, load, next);
+  const log = usePages(withQuery('', of), load, next);
   return (
     <>
       <Pages from={log} button="Earlier actions">

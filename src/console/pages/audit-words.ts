@@ -1,6 +1,6 @@
 // Puts a line of the audit log into words.
 
-import { dayText, durationText } from '../parts/parts.js';
+import { amountText, dayText, durationText } from '../parts/parts.js';
 
 const outcomes: Readonly<Record<string, string>> = {
   done: 'done',
@@ -13,8 +13,7 @@ export function outcomeText(outcome: string): string {
   return outcomes[outcome] ?? outcome;
 }
 
-const amount = (one: string, many: string) => (count: unknown) =>
-  count === 1 ? `1 ${one}` : `${Number(count).toLocaleString()} ${many}`;
+const amount = (one: string, many?: string) => (count: unknown) => amountText(Number(count), one, many);
 
 /** Each detail of an action in words, by the detail's name. */
 const texts: Readonly<Record<string, (value: unknown) => string>> = {
@@ -22,7 +21,7 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
   email: String,
   role: (role) => `as ${role}`,
   personId: (id) => `person ${id}`,
-  users: amount('user', 'users'),
+  users: amount('user'),
   users_found: (count) => `${Number(count).toLocaleString()} found`,
   suppress: () => 'suppressed, too',
   erase: (when) => (when === 'now' ? 'erased at once' : 'erased together with others'),
@@ -39,7 +38,7 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
       : `a second person confirms deletions from ${count} users on`,
   second_factor: (wanted) => `second factor ${wanted}`,
   case_id: (id) => `case ${String(id).slice(0, 8)}`,
-  records: amount('record', 'records'),
+  records: amount('record'),
   user_export_id: (id) => `export ${String(id).slice(0, 8)}`,
   overlapMs: (ms) => `the old one ends after ${durationText(Number(ms) / 1000)}`,
   main: () => 'is the main one now',
@@ -53,8 +52,8 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
   importUntilMs: (ms) =>
     ms === 'none' ? 'no imports' : `imports until ${new Date(Number(ms)).toLocaleDateString()}`,
   retainDays: (days) => (days === 'none' ? 'events kept for ever' : `events kept for ${days} days`),
-  allowed_identities: (count) => `${amount('word', 'words')(count)} allowed as identities`,
-  disallowed_identities: (count) => `${amount('word', 'words')(count)} no longer allowed as identities`,
+  allowed_identities: (count) => `${amount('word')(count)} allowed as identities`,
+  disallowed_identities: (count) => `${amount('word')(count)} no longer allowed as identities`,
   environments: (names) => `with ${listText(names)}`,
   base: (base) => `on top of ${base}`,
   keepDays: (days) => `kept for ${days} days`,

@@ -2,14 +2,14 @@
 
 import { actionText } from '../commands.js';
 import { type Case, soonDays } from '../parts/case.js';
-import { dayOf, dayText, today } from '../parts/parts.js';
+import { amountText, dayOf, dayText, today } from '../parts/parts.js';
 
 /** The day on which a case is due, and whether that is near or past. */
 export function Due({ of: { due_on, state, closed_at } }: { readonly of: Case }) {
   const dayMs = 24 * 60 * 60 * 1000;
   const until = closed_at === undefined ? today() : dayOf(new Date(closed_at));
   const days = Math.round((Date.parse(due_on) - Date.parse(until)) / dayMs);
-  const late = days < 0 ? `${-days} ${days === -1 ? 'day' : 'days'} late` : '';
+  const late = days < 0 ? `${amountText(-days, 'day')} late` : '';
   const soon = days === 0 ? 'today' : days === 1 ? 'tomorrow' : `in ${days} days`;
   return (
     <>

@@ -1,7 +1,7 @@
 // Certificates of deletions: a page to print, and a page where anybody can check whether a certificate is genuine.
 
 import { useEffect, useState } from 'preact/hooks';
-import { type Account, ApiError, call, part } from '../api.js';
+import { type Account, ApiError, call, part, withQuery } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Button } from '../parts/form.js';
 import { Brand } from '../parts/icons.js';
@@ -29,8 +29,8 @@ async function submitterOf({
 }: Certificate): Promise<string> {
   const kind = submitters[submitted_by ?? 'api_key'];
   if (!may('listAudit')) return kind;
-  const query = `account_id=${part(account_id)}&action=submit_deletion&deletion_request_id=${part(id)}`;
-  const lines = await call<Answer<'listAudit'>>('GET', `/audit?${query}`);
+  const query = { account_id, action: 'submit_deletion', deletion_request_id: id };
+  const lines = await call<Answer<'listAudit'>>('GET', withQuery('/audit', query));
   const [line] = lines.filter(({ outcome }) => outcome === 'done');
   return line?.actor === 'person' ? line.actor_name : kind;
 }

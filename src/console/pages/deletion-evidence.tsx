@@ -1,6 +1,6 @@
 // What a deletion has found: rows by environment and table, what was counted for each of its users, and its certificate.
 
-import { type Account, call, type Deletion, part } from '../api.js';
+import { type Account, call, type Deletion, part, withQuery } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Button } from '../parts/form.js';
@@ -88,8 +88,7 @@ function timeOf(at: string | undefined) {
 /** What was counted for each user. No names are kept, so users are shown by their places in the list that was submitted. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const next = ({ cursor }: Page) => cursor;
-  const load = (cursor?: string) =>
-    call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);
+  const load = (cursor?: string) => call<Page>('GET', withQuery(`${path}/users`, { cursor }));
   const counted = usePages(path, load, next);
   const isExpired = Date.parse(deletion.evidence_until ?? '') <= Date.now();
   if (isExpired) return <p class="muted">What was found of each user is kept for 30 days only.</p>;

@@ -1,7 +1,7 @@
 // Deletions and exports of an account: what was requested, and how far each request is.
 
 import { useState } from 'preact/hooks';
-import { type Account, call, type Deletion, part } from '../api.js';
+import { type Account, call, type Deletion, withQuery } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
 import { Choice, Field, useField } from '../parts/fields.js';
@@ -22,18 +22,10 @@ export function Deletions({ account }: { readonly account: Account }) {
   const state = useField('');
   const wanted = useField('');
   const [reference, setReference] = useState('');
-  const query = [
-    `account_id=${part(account.account_id)}`,
-    ...(state.value === '' ? [] : [`state=${state.value}`]),
-    ...(reference === '' ? [] : [`reference=${part(reference)}`]),
-  ].join('&');
+  const of = { account_id: account.account_id, state: state.value, reference };
   const deletions = usePages(
-    `/deletions?${query}`,
-    (cursor?: string) =>
-      call<Answer<'listDeletions'>>(
-        'GET',
-        `/deletions?${query}${cursor === undefined ? '' : `&cursor=${part(cursor)}`}`,
-      ),
+    withQuery('', of),
+    (cursor?: string) => call<Answer<'listDeletions'>>('GET', withQuery('/deletions', { ...of, cursor })),
     ({ cursor }) => cursor,
     everyMs,
   );

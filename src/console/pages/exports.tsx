@@ -8,10 +8,10 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Choice, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
-import { Help } from '../parts/parts.js';
+import { amountText, Help } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { LoadedTable } from '../parts/table.js';
-import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
+import { ListFields, PreviewOf, Sending, useListOfUsers } from '../parts/user-list-form.js';
 import { may } from '../session.js';
 
 const everyMs = 3_000;
@@ -111,7 +111,7 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
       </p>
       <Form
         label="New export"
-        submit={sent > 0 ? `Export the other ${usersText(list.users.length - sent)}` : 'Export'}
+        submit={sent > 0 ? `Export the other ${amountText(list.users.length - sent, 'user')}` : 'Export'}
         stops
         cannot={users.cannot}
         cancel={forget}
@@ -120,8 +120,8 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
         <ListFields of={users} to="export" />
         {requests > listedMax && (
           <p class="problem">
-            An export has at most {usersText(counts.exportUsersMax)}, and the list shows the last {listedMax}{' '}
-            exports: download the first ones before you request more.
+            An export has at most {amountText(counts.exportUsersMax, 'user')}, and the list shows the last{' '}
+            {listedMax} exports: download the first ones before you request more.
           </p>
         )}
         {field}

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Form } from '../parts/form.js';
-import { Loaded } from '../parts/parts.js';
+import { amountText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
@@ -16,7 +16,7 @@ function failedAt({ failed_at }: Answer<'listFailed'>[number]): string {
 type Sent = Answer<'retryFailed'>;
 
 function sentText({ retried, left }: Sent): string {
-  const stored = `${retried.toLocaleString()} ${retried === 1 ? 'row is' : 'rows are'} stored`;
+  const stored = `${amountText(retried, 'row is', 'rows are')} stored`;
   if (left === 0) return `${stored}, none is left.`;
   return `${stored}, ${left.toLocaleString()} left: refused again, or waiting for a deletion.`;
 }

@@ -8,7 +8,8 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Check, Field, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
-import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
+import { amountText } from '../parts/parts.js';
+import { ListFields, PreviewOf, Sending, useListOfUsers } from '../parts/user-list-form.js';
 
 /** The answer to a submission: the deletion begins, or waits for a second person. */
 type Submitted = { readonly status: string };
@@ -57,9 +58,9 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
       <Dialog title={waiting === 0 ? 'Submitted' : 'Proposed'} close={forget}>
         <p role="status">
           {waiting < sent &&
-            `The deletion of ${usersText(sent - waiting)} is submitted. The list shows when it is complete. `}
+            `The deletion of ${amountText(sent - waiting, 'user')} is submitted. The list shows when it is complete. `}
           {waiting > 0 &&
-            `The deletion of ${usersText(waiting)} is proposed. It begins once another privacy officer has submitted the same list${requests === 1 ? '' : ' in the same order'}, within 7 days. Only a hash of the list is kept: hand it over yourself.`}
+            `The deletion of ${amountText(waiting, 'user')} is proposed. It begins once another privacy officer has submitted the same list${requests === 1 ? '' : ' in the same order'}, within 7 days. Only a hash of the list is kept: hand it over yourself.`}
         </p>
         <Button text="Close" kind="primary" act={forget} />
       </Dialog>
@@ -75,7 +76,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
       </p>
       <Form
         label="New deletion"
-        submit={`Delete ${sent > 0 ? 'the other ' : ''}${usersText(left)}`}
+        submit={`Delete ${sent > 0 ? 'the other ' : ''}${amountText(left, 'user')}`}
         danger
         stops
         cannot={

@@ -1,7 +1,7 @@
 // Operations: what waits to be stored, the processes, the shards and stores, and the rows that ClickHouse refused. For operators.
 
 import type { Answer } from '../commands.js';
-import { bytesText, durationText, Help, Loaded, Time } from '../parts/parts.js';
+import { amountText, bytesText, durationText, Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { FailedRows } from './failed-rows.js';
@@ -50,7 +50,7 @@ function Backlog({ parts: { shards, backlog_bytes_max: bytesMax } }: { readonly 
           {bytesText(bytes)} of {bytesText(bytesMax)}
           {rows === 0
             ? ', no rows'
-            : `, ${rows.toLocaleString()} ${rows === 1 ? 'row' : 'rows'}, the oldest waiting for ${oldestSeconds.toFixed(1)} s`}
+            : `, ${amountText(rows, 'row')}, the oldest waiting for ${oldestSeconds.toFixed(1)} s`}
         </span>
       </p>
     </section>

@@ -1,6 +1,6 @@
 // Overview: whether all is well, what needs attention, how many records arrive, and which were refused.
 
-import { type Account, part } from '../api.js';
+import { type Account, part, withQuery } from '../api.js';
 import type { Answer } from '../commands.js';
 import type { Line } from '../parts/chart.js';
 import { Choice, useField } from '../parts/fields.js';
@@ -27,12 +27,9 @@ export function Overview({ account }: { readonly account: Account }) {
   const overview = useResource<Answer<'showOverview'>>(`${path}/overview`, everyMs);
   const appId = useField('');
   const span = useField<Span>('hour');
-  const of = appId.value === '' ? '' : `&app_id=${part(appId.value)}`;
-  const week = useResource<Traffic>(`${path}/traffic?span=week${of}`, chartEveryMs.week);
-  const hour = useResource<Traffic>(
-    span.value === 'hour' ? `${path}/traffic?span=hour${of}` : undefined,
-    chartEveryMs.hour,
-  );
+  const trafficOf = (span: Span) => withQuery(`${path}/traffic`, { span, app_id: appId.value });
+  const week = useResource<Traffic>(trafficOf('week'), chartEveryMs.week);
+  const hour = useResource<Traffic>(span.value === 'hour' ? trafficOf('hour') : undefined, chartEveryMs.hour);
   const environment = account.environments.find(({ app_id, main }) =>
     appId.value === '' ? main : app_id === appId.value,
   );

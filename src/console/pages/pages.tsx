@@ -7,8 +7,8 @@ import { Brand, type IconName } from '../parts/icons.js';
 import { later } from '../parts/later.js';
 import { Overview } from './overview.js';
 
-const desk = later(() => import('./desk.js'));
-const rest = later(() => import('./rest.js'));
+export const desk = later(() => import('./desk.js'));
+export const rest = later(() => import('./rest.js'));
 
 /** Loads the scripts of all pages in advance, so that each page opens at once. */
 export function loadAhead(): void {
@@ -16,7 +16,7 @@ export function loadAhead(): void {
   rest.ahead();
 }
 
-export type Page = {
+type Page = {
   readonly path: string;
   /** A former address of the page. */
   readonly formerly?: string;
@@ -24,78 +24,83 @@ export type Page = {
   readonly icon: IconName;
   /** The command for whose sake a person sees the page; absent: everybody sees it. */
   readonly isFor?: Right;
-} & (
-  | {
-      /** The page of an account. */
-      readonly show: (account: Account) => ComponentChildren;
-      readonly showAlways?: never;
-    }
-  | {
-      /** The page, for one that can be shown while there is no account. */
-      readonly showAlways: (account: Account | undefined) => ComponentChildren;
-      readonly show?: never;
-    }
-);
+  /** `account`: the chosen account; undefined while there is none. */
+  readonly show: (account: Account | undefined) => ComponentChildren;
+};
+
+/** Shows the page of an account. */
+function ofAccount(show: (account: Account) => ComponentChildren): Page['show'] {
+  return (account) =>
+    account === undefined ? (
+      <p class="empty">There is no account yet. An operator creates one in Settings.</p>
+    ) : (
+      <Fragment key={account.account_id}>{show(account)}</Fragment>
+    );
+}
 
 export const pages: readonly Page[] = [
   {
     path: '/',
     title: 'Overview',
     icon: 'bars',
-    show: (account) => <Overview account={account} />,
+    show: ofAccount((account) => <Overview account={account} />),
   },
   {
     path: '/keys-and-access',
     title: 'Keys and access',
     icon: 'key',
     formerly: '/privacy-and-security',
-    show: (account) => <rest.Later>{({ Security }) => <Security account={account} />}</rest.Later>,
+    show: ofAccount((account) => <rest.Later>{({ Security }) => <Security account={account} />}</rest.Later>),
   },
   {
     path: '/users',
     title: 'Users',
     icon: 'person',
     isFor: 'lookUpUser',
-    show: (account) => <desk.Later>{({ Users }) => <Users account={account} />}</desk.Later>,
+    show: ofAccount((account) => <desk.Later>{({ Users }) => <Users account={account} />}</desk.Later>),
   },
   {
     path: '/deletions',
     title: 'Deletions',
     icon: 'bin',
-    show: (account) => <desk.Later>{({ Deletions }) => <Deletions account={account} />}</desk.Later>,
+    show: ofAccount((account) => (
+      <desk.Later>{({ Deletions }) => <Deletions account={account} />}</desk.Later>
+    )),
   },
   {
     path: '/cases',
     title: 'Cases',
     icon: 'folder',
     isFor: 'listCases',
-    show: (account) => <desk.Later>{({ Cases }) => <Cases account={account} />}</desk.Later>,
+    show: ofAccount((account) => <desk.Later>{({ Cases }) => <Cases account={account} />}</desk.Later>),
   },
   {
     path: '/data-quality',
     title: 'Data quality',
     icon: 'check',
-    show: (account) => <rest.Later>{({ DataQuality }) => <DataQuality account={account} />}</rest.Later>,
+    show: ofAccount((account) => (
+      <rest.Later>{({ DataQuality }) => <DataQuality account={account} />}</rest.Later>
+    )),
   },
   {
     path: '/live',
     title: 'Live',
     icon: 'pulse',
     isFor: 'watchLive',
-    show: (account) => <rest.Later>{({ Live }) => <Live account={account} />}</rest.Later>,
+    show: ofAccount((account) => <rest.Later>{({ Live }) => <Live account={account} />}</rest.Later>),
   },
   {
     path: '/operations',
     title: 'Operations',
     icon: 'servers',
     isFor: 'showDeployment',
-    showAlways: () => <rest.Later>{({ Operations }) => <Operations />}</rest.Later>,
+    show: () => <rest.Later>{({ Operations }) => <Operations />}</rest.Later>,
   },
   {
     path: '/settings',
     title: 'Settings',
     icon: 'sliders',
-    showAlways: (account) => (
+    show: (account) => (
       <rest.Later>{({ Settings }) => <Settings key={account?.account_id} account={account} />}</rest.Later>
     ),
   },
@@ -103,35 +108,11 @@ export const pages: readonly Page[] = [
     path: '/api',
     title: 'API',
     icon: 'angles',
-    showAlways: (account) => (
+    show: (account) => (
       <rest.Later>{({ Reference }) => <Reference key={account?.account_id} account={account} />}</rest.Later>
     ),
   },
 ];
-
-/** What a page shows. `account`: the chosen account; undefined while there is none. */
-export function PageOf(props: { readonly page: Page; readonly account: Account | undefined }) {
-  const { page, account } = props;
-  if (page.showAlways !== undefined) return <>{page.showAlways(account)}</>;
-  if (account === undefined)
-    return <p class="empty">There is no account yet. An operator creates one in Settings.</p>;
-  return <Fragment key={account.account_id}>{page.show(account)}</Fragment>;
-}
-
-/** The Event Visualizer, which is shown without the navigation. */
-export function VisualizerPage({ isOff }: { readonly isOff: boolean }) {
-  return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
-}
-
-/** A certificate as a page to print. */
-export function PrintedCertificate() {
-  return <desk.Later>{({ CertificatePage }) => <CertificatePage />}</desk.Later>;
-}
-
-/** The check of a certificate, which everybody may use. */
-export function CertificateCheck() {
-  return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
-}
 
 /** Shown to people whose account requires a second factor: when they first sign in, or once an administrator requires it. */
 export function FirstSecondFactor() {

@@ -2,10 +2,10 @@
 // concern them.
 
 import { useState } from 'preact/hooks';
-import { type Account, call, type Deletion, part } from '../api.js';
+import { type Account, call, type Deletion, part, withQuery } from '../api.js';
 import type { Answer } from '../commands.js';
 import { ActionButton, Button } from '../parts/form.js';
-import { Loaded, Time } from '../parts/parts.js';
+import { amountText, Loaded, Time } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
@@ -116,8 +116,15 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
  */
 function Why({ account, since }: { readonly account: Account; readonly since: string }) {
   const from = new Date(Date.parse(since) - 60_000).toISOString();
-  const query = `account_id=${part(account.account_id)}&action=suppress_users,submit_deletion&since=${part(from)}&until=${part(since)}`;
-  const { data = [] } = useResource<Answer<'listAudit'>>(may('listAudit') ? `/audit?${query}` : undefined);
+  const of = {
+    account_id: account.account_id,
+    action: 'suppress_users,submit_deletion',
+    since: from,
+    until: since,
+  };
+  const { data = [] } = useResource<Answer<'listAudit'>>(
+    may('listAudit') ? withQuery('/audit', of) : undefined,
+  );
   const suppressing = data.filter(
     ({ action, details }) => action === 'suppress_users' || 'suppress' in details,
   );
@@ -254,9 +261,7 @@ function Requests(props: {
             <p>
               {exports.length === 0
                 ? 'No export that is kept now names this user. '
-                : exports.length === 1
-                  ? '1 export that is kept now names this user. '
-                  : `${exports.length.toLocaleString()} exports that are kept now name this user. `}
+                : `${amountText(exports.length, 'export that is kept now names', 'exports that are kept now name')} this user. `}
               <a href="/deletions" onClick={onLink}>
                 Show deletions and exports
               </a>

@@ -3,7 +3,15 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Role, roles } from '../../contract/roles.js';
-import { type Account, call, type EnvironmentOfList, type Person, part, reloadAccounts } from '../api.js';
+import {
+  type Account,
+  call,
+  type EnvironmentOfList,
+  type Person,
+  part,
+  reloadAccounts,
+  withQuery,
+} from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
@@ -136,7 +144,7 @@ function Environments({ account }: { readonly account: Account }) {
 function People({ account }: { readonly account: Account }) {
   const isOperator = person.value?.role === 'operator';
   const people = useResource<Answer<'listPeople'>>(
-    isOperator ? '/people' : `/people?account_id=${part(account.account_id)}`,
+    withQuery('/people', { account_id: isOperator ? undefined : account.account_id }),
   );
   const email = useField('');
   const role = useField<Role>('viewer');

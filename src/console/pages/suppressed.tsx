@@ -10,9 +10,9 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Field } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
-import { Help, Loaded } from '../parts/parts.js';
+import { amountText, Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { ListFields, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
+import { ListFields, Sending, useListOfUsers } from '../parts/user-list-form.js';
 import { AuditLines } from './audit-lines.js';
 
 export function Suppressed({ account }: { readonly account: Account }) {
@@ -36,8 +36,9 @@ export function Suppressed({ account }: { readonly account: Account }) {
       <Loaded from={found}>
         {({ users, records }) => (
           <p>
-            {users === 0 ? 'Nobody is suppressed.' : `${usersText(users)} suppressed.`}{' '}
-            {records > 0 && `${recordsText(records)} about suppressed users not stored.`}
+            {users === 0 ? 'Nobody is suppressed.' : `${amountText(users, 'user')} suppressed.`}{' '}
+            {records > 0 &&
+              `${amountText(records, 'record was', 'records were')} about suppressed users not stored.`}
           </p>
         )}
       </Loaded>
@@ -64,10 +65,6 @@ export function Suppressed({ account }: { readonly account: Account }) {
   );
 }
 
-function recordsText(count: number): string {
-  return count === 1 ? '1 record was' : `${count.toLocaleString()} records were`;
-}
-
 function ByList(props: {
   readonly account: Account;
   readonly path: string;
@@ -79,7 +76,7 @@ function ByList(props: {
   const users = useListOfUsers(form, counts.exportUsersMax);
   const reference = useDraft(`${form} reference`, '');
   const { inCase, field } = useCase(account);
-  const left = usersText(users.list.users.length - (users.sent ?? 0));
+  const left = amountText(users.list.users.length - (users.sent ?? 0), 'user');
   const forget = () => {
     forgetDrafts(form);
     close();

@@ -2,7 +2,7 @@
 
 import type { Answer } from '../commands.js';
 import { type Case, soonDays } from '../parts/case.js';
-import { durationText, today } from '../parts/parts.js';
+import { amountText, durationText, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
 import { may } from '../session.js';
@@ -59,10 +59,8 @@ function DueCases({ path }: { readonly path: string }) {
   const near = data.filter(({ due_on }) => due_on <= soon).length - late;
   if (late + near === 0) return null;
   const texts = [
-    late === 0 ? '' : late === 1 ? '1 case is late' : `${late.toLocaleString()} cases are late`,
-    near === 0
-      ? ''
-      : `${near === 1 ? '1 case is' : `${near.toLocaleString()} cases are`} due within ${soonDays} days`,
+    late === 0 ? '' : amountText(late, 'case is late', 'cases are late'),
+    near === 0 ? '' : `${amountText(near, 'case is', 'cases are')} due within ${soonDays} days`,
   ];
   return (
     <p>
@@ -80,8 +78,7 @@ function Proposed({ path }: { readonly path: string }) {
   return (
     <p>
       <a href="/deletions" onClick={onLink}>
-        {data.length === 1 ? '1 deletion waits' : `${data.length.toLocaleString()} deletions wait`} for a
-        second privacy officer.
+        {amountText(data.length, 'deletion waits', 'deletions wait')} for a second privacy officer.
       </a>
     </p>
   );

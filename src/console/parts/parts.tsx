@@ -39,6 +39,11 @@ export function dayOf(time: Date): string {
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
 }
 
+/** `1 user`, or `2,000 users`. `many`: where an `s` is not enough. */
+export function amountText(count: number, one: string, many = `${one}s`): string {
+  return `${count.toLocaleString()} ${count === 1 ? one : many}`;
+}
+
 /** Roughly how long, in the largest unit that fits. */
 export function durationText(seconds: number): string {
   if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
@@ -208,7 +213,7 @@ export function Properties({ of }: { readonly of: Readonly<Record<string, string
   return (
     <details>
       <summary>
-        {all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}{' '}
+        {amountText(all.length, 'property', 'properties')}{' '}
         <span class="first muted">
           {all
             .slice(0, firstShown)

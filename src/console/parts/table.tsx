@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { csvOf } from '../../parsing/csv/write.js';
 import { Button } from './form.js';
-import { Copy, Loaded, Time } from './parts.js';
+import { amountText, Copy, Loaded, Time } from './parts.js';
 import type { Resource } from './resource.js';
 
 export type Column<Row> = TextColumn<Row> | TimeColumn<Row>;
@@ -169,7 +169,7 @@ export function Table<Row>(props: TableProps<Row>) {
         <p class="below">
           <span class="muted">
             {shown.length < rows.length && `${shown.length.toLocaleString()} of `}
-            {rows.length.toLocaleString()} {rows.length === 1 ? 'row' : 'rows'}
+            {amountText(rows.length, 'row')}
           </span>
           {shown.length < rows.length && (
             <Button

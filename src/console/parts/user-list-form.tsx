@@ -11,7 +11,7 @@ import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
 import { ActionButton } from './form.js';
 import { type ListReader, useListReader } from './list-reader.js';
-import { Problem } from './parts.js';
+import { amountText, Problem } from './parts.js';
 import { RowsByTable } from './rows-by-table.js';
 import { Table } from './table.js';
 import { useWork } from './work.js';
@@ -79,11 +79,6 @@ const unread: UserList = { users: [], repeated: 0, bad: [], first: [], separator
 
 type ListOfUsers = ReturnType<typeof useListOfUsers>;
 
-/** `1 user`, or `2,000 users`. */
-export function usersText(count: number): string {
-  return `${count.toLocaleString()} ${count === 1 ? 'user' : 'users'}`;
-}
-
 /** The fields for the list, for how it is read, and for whom it names. */
 export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: string }) {
   const { text, kind, list, requests } = of;
@@ -112,7 +107,7 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
         {list.question === 'heading' && 'No users yet: say whether the first line is one.'}
         {list.question === undefined && (
           <>
-            {usersText(list.users.length)} to {to}
+            {amountText(list.users.length, 'user')} to {to}
             {list.repeated > 0 && `, ${list.repeated.toLocaleString()} named twice`}
             {requests > 1 && `, in ${requests.toLocaleString()} requests`}.
           </>
@@ -238,8 +233,8 @@ function BadLines({ list: { bad } }: { readonly list: UserList }) {
   if (bad.length === 0) return null;
   return (
     <p class="problem">
-      {bad.length.toLocaleString()} {bad.length === 1 ? 'line is' : 'lines are'} left out, since{' '}
-      {bad.length === 1 ? 'it names' : 'they name'} no user:{' '}
+      {amountText(bad.length, 'line is left out, since it names', 'lines are left out, since they name')} no
+      user:{' '}
       {bad
         .slice(0, 5)
         .map(({ line, text, why }) => `${line}: ${text.slice(0, 40)} (${why})`)
@@ -257,7 +252,7 @@ export function Sending({ of, what }: { readonly of: ListOfUsers; readonly what:
   return (
     <p role="status">
       <progress aria-label={what} max={all} value={sent} />
-      {sent < all && `${sent.toLocaleString()} of ${usersText(all)} are submitted.`}
+      {sent < all && `${sent.toLocaleString()} of ${amountText(all, 'user')} are submitted.`}
     </p>
   );
 }
