@@ -12,7 +12,7 @@ import { BenchError, describeFailure, messageOf } from './failure.js';
 import { backlogEnv, runBacklog } from './latency/backlog.js';
 import { runCurve } from './latency/curve.js';
 import { runHalfLoad } from './latency/half-load.js';
-import { findWrk, type Wrk } from './load/wrk.js';
+import { hasWrk } from './load/wrk.js';
 import { describeMachine } from './machine.js';
 import type { Options } from './options.js';
 import { preparePeers } from './peers/start.js';
@@ -37,7 +37,11 @@ export async function runSession(
 ): Promise<Results> {
   const startedAt = performance.now();
   const wanted = new Set(names);
-  const wrk = chooseWrk(progress, findWrk());
+  const isWrkThere = hasWrk();
+  if (!isWrkThere)
+    progress.say(
+      'wrk is not installed (package wrk): the bench itself sends, and uses as much CPU as the service',
+    );
   const found: Found = {};
   const failures: Failure[] = [];
 
@@ -69,7 +73,7 @@ export async function runSession(
       let isDone = false;
       try {
         found.machine ??= await describeMachine(deployment.sluice);
-        const results = await run({ deployment, peers, wrk, options, progress });
+        const results = await run({ deployment, peers, hasWrk: isWrkThere, options, progress });
         // Rows that do not come through the service are not in the ledger.
         if (!fillsTables) await assertBalanced(deployment.sluice, beganMs);
         isDone = true;
@@ -128,10 +132,3 @@ function lastOutputsOf({ sluice: { api, workers, clickhouses } }: Deployment): s
 }
 
 const outputCharsMax = 2_000;
-
-export function chooseWrk({ say }: Pick<Progress, 'say'>, wrk: Wrk | undefined): Wrk | undefined {
-  if (wrk === undefined) {
-    say('wrk is not installed (package wrk): the bench itself sends, and uses as much CPU as the service');
-  }
-  return wrk;
-}

@@ -45,6 +45,7 @@ function request()
 end
 
 function done(summary)
+  -- `status` counts answers with a status of 400 or more.
   local errors = summary.errors
   say(string.format('answers %d connect %d read %d write %d status %d timeout %d', summary.requests,
     errors.connect, errors.read, errors.write, errors.status, errors.timeout))

@@ -17,7 +17,7 @@ const standardRowsPerInsert = 15_000;
 
 /** Runs the ways with the requested names. Failures are part of the result. */
 export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
-  const { deployment, peers, options, progress, wrk } = context;
+  const { deployment, peers, options, progress, hasWrk } = context;
   let rowsPerInsert = standardRowsPerInsert;
   const shapes = new Map<string, CommitShape>();
 
@@ -26,7 +26,7 @@ export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
     const more = {
       rate,
       warmUpSeconds: round === 1 ? warmUpSeconds.first : warmUpSeconds.later,
-      wrk: cheap && rate === undefined ? wrk : undefined,
+      byWrk: cheap && rate === undefined && hasWrk,
     };
     if (subject !== 'sluice') {
       // A peer accepts any app_id.

@@ -8,7 +8,7 @@ import { bodySource } from '../load/bodies.js';
 import { latencyFigures } from '../load/histogram.js';
 import { latenciesOf, type MergedSecond } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
-import { prepareWrk, type Wrk } from '../load/wrk.js';
+import { prepareWrk } from '../load/wrk.js';
 import type { Progress } from '../progress.js';
 import { type Loaded, measure, type Subject } from './measure.js';
 import { type Way, wayNamed } from './ways.js';
@@ -26,8 +26,8 @@ export type ThroughputOptions = {
   readonly warmUpSeconds: number;
   readonly connections: number;
   readonly threads: number;
-  /** If given, wrk sends instead of the bench, in one thread. */
-  readonly wrk?: Wrk;
+  /** Whether wrk sends instead of the bench, in one thread. */
+  readonly byWrk?: boolean;
   /** Requests per second, instead of as fast as they are answered. */
   readonly rate?: number;
   readonly stallMs?: number;
@@ -72,7 +72,7 @@ export async function runWay(
  * records differ.
  */
 export async function runThroughput(options: ThroughputOptions) {
-  const { subject, way, seconds, warmUpSeconds, progress, rate, wrk, beside } = options;
+  const { subject, way, seconds, warmUpSeconds, progress, rate, byWrk = false, beside } = options;
   const appId = options.appIds[0] ?? '';
   const { ids: _, ...already } = await subject.stored(appId);
   let before: Records = already;
@@ -87,13 +87,13 @@ export async function runThroughput(options: ThroughputOptions) {
     return sent.requests / sent.seconds;
   };
   let perSecond = await warmUp(await prepareHere(options, warmUpSeconds));
-  if (wrk !== undefined) perSecond = await warmUp(await prepareByWrk(options, wrk, perSecond * trialSeconds));
+  if (byWrk) perSecond = await warmUp(await prepareByWrk(options, perSecond * trialSeconds));
   await untilCounted(() => subject.count(appId), sumOf(before), options.stallMs);
 
   const wanted = Math.ceil(perSecond * seconds);
-  const prepared = await (wrk === undefined
-    ? prepareHere(options, seconds, wanted * aheadTimes)
-    : prepareByWrk(options, wrk, wanted));
+  const prepared = await (byWrk
+    ? prepareByWrk(options, wanted)
+    : prepareHere(options, seconds, wanted * aheadTimes));
   const load = async () => {
     const end = beside?.();
     const sent = await send(prepared);
@@ -134,14 +134,14 @@ async function prepareHere(options: ThroughputOptions, seconds: number, ahead = 
   };
 }
 
-async function prepareByWrk(options: ThroughputOptions, wrk: Wrk, wanted: number): Promise<Prepared> {
+async function prepareByWrk(options: ThroughputOptions, wanted: number): Promise<Prepared> {
   const { subject, way, appIds, connections, seconds } = options;
   // Each connection sends the same number of requests.
   const requests = Math.max(1, Math.round(wanted / connections)) * connections;
   const keyPrefix = randomBytes(6).toString('hex');
   const next = bodySource({ way, appIds, keyPrefix, ahead: requests });
   const count = way.different ? requests : Math.min(requests, wrkBodiesMax);
-  const { send, stop } = await prepareWrk(wrk, {
+  const { send, stop } = await prepareWrk({
     url: subject.url,
     path: way.path,
     bodies: Array.from({ length: count }, next),

@@ -29,7 +29,7 @@ const testPrograms = [
   },
   { program: 'chromium', package: 'chromium', usedBy: ['harness/undriven-browser.js'] },
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
-  { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
+  { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js', 'byWrk'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },
   { program: 'java', package: 'default-jre-headless', usedBy: ['support/keeper.js'] },
   {

@@ -8,7 +8,6 @@ import { after, before, test } from 'node:test';
 import { type Deployment, processNames, startDeployment } from '../../bench/deployment/deployment.js';
 import { assertStored } from '../../bench/deployment/stored.js';
 import { BenchError } from '../../bench/failure.js';
-import { findWrk } from '../../bench/load/wrk.js';
 import type { Progress } from '../../bench/progress.js';
 import { runThroughput, type ThroughputOptions } from '../../bench/throughput/throughput.js';
 import { sluiceWays } from '../../bench/throughput/ways.js';
@@ -93,9 +92,9 @@ for (const [name, parts] of [
   ['bulk-10', {}],
   ['collect', {}],
   ['single', { rate: 300 }],
-  ['single-keys', { wrk: findWrk() }],
+  ['single-keys', { byWrk: true }],
 ] as const) {
-  const how = `${name}${'rate' in parts ? ' at a fixed rate' : ''}${'wrk' in parts ? ' by wrk' : ''}`;
+  const how = `${name}${'rate' in parts ? ' at a fixed rate' : ''}${'byWrk' in parts ? ' by wrk' : ''}`;
 
   test(`${how}: a run without a fault counts what is stored`, async () => {
     const { appId, run } = await runThrough(name, 'none', parts);
