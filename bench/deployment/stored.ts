@@ -18,7 +18,7 @@ export type Store = { readonly stored: (appId: string) => Promise<Stored> };
 const lookEveryMs = 100;
 const merged = { lookEveryMs: 200, msMax: 30_000 };
 /** If no new record appears for this long, the missing ones are lost. */
-export const stallMsMax = 30_000;
+const stallMsMax = 30_000;
 
 export type Rows = { rows<Row>(sql: string): Promise<Row[]> };
 
@@ -59,13 +59,18 @@ export function times(records: Records, factor: number): Records {
  * Settles with the stored records when `count` returns at least as many as were acknowledged. Rejects if no new record appears for
  * `stallMs`.
  */
-export async function untilCounted(count: () => Promise<number>, acknowledged: number, stallMs = stallMsMax) {
+export async function untilCounted(
+  count: () => Promise<number>,
+  acknowledged: number,
+  stallMs = stallMsMax,
+  everyMs = lookEveryMs,
+) {
   let counted = await count();
   for (let movedAt = performance.now(); counted < acknowledged; ) {
     if (performance.now() - movedAt > stallMs) {
       throw new BenchError(`${acknowledged} records were acknowledged, ${counted} are stored`);
     }
-    await pause(lookEveryMs);
+    await pause(everyMs);
     const now = await count();
     if (now > counted) movedAt = performance.now();
     counted = now;

@@ -2,15 +2,13 @@
 // minutes' worth of events is loaded at once, in segments of the size that this rate produces. Then the workers start, and events keep
 // arriving at that rate.
 
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import type { Context } from '../context.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { prepareIngestion } from '../deployment/ingestion.js';
 import { perRecord, startMeter } from '../deployment/meter.js';
-import { assertStored, stallMsMax } from '../deployment/stored.js';
-import { BenchError } from '../failure.js';
+import { assertStored, untilCounted } from '../deployment/stored.js';
 import { latencyFigures } from '../load/histogram.js';
 import { latenciesOf } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
@@ -90,18 +88,12 @@ async function drain(deployment: Deployment, appId: string, events: number, prog
   const startedAt = performance.now();
   const left: { seconds: number; events: number }[] = [];
   let stored = 0;
-  const untilDrained = async () => {
-    for (let movedAt = startedAt; stored < events; await pause(lookEveryMs)) {
-      const counted = await deployment.count(appId);
-      const now = performance.now();
-      if (counted > stored) movedAt = now;
-      stored = counted;
-      left.push({ seconds: (now - startedAt) / 1_000, events: events - stored });
-      if (now - movedAt > stallMsMax) {
-        throw new BenchError(`${events} events were acknowledged, the backlog stays at ${events - stored}`);
-      }
-    }
+  const count = async () => {
+    stored = await deployment.count(appId);
+    left.push({ seconds: (performance.now() - startedAt) / 1_000, events: events - stored });
+    return stored;
   };
+  const untilDrained = () => untilCounted(count, events, undefined, lookEveryMs);
   await progress.during('backlog', () => `${stored} of ${events} stored`, untilDrained);
   return left;
 }
