@@ -29,7 +29,7 @@ const scenarios: Readonly<Record<string, string>> = {
   'deletion-beside': 'a deletion of one percent of the users under ingestion',
   'deletion-many': 'a thousand deletions of one user each within a minute',
   stream: 'events beside a deletion request every ten seconds, in ever larger tables',
-  desk: 'export, preview, submission and polling on a large table; deleting a month; cost of suppressed users',
+  desk: 'export, preview, submission and polling on a large table; cost of suppressed users',
 };
 const names = Object.keys(scenarios);
 /** `all` leaves these out, since each has its own session. */

@@ -7,9 +7,8 @@ import { readConfig } from '../../src/config.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { erasures } from '../../src/tuning.js';
 import type { Context } from '../context.js';
-import { type CpuTimes, processNames } from '../deployment/deployment.js';
 import { prepareIngestion } from '../deployment/ingestion.js';
-import { startMeter } from '../deployment/meter.js';
+import { perRecord, startMeter } from '../deployment/meter.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure, median } from '../figures.js';
@@ -104,11 +103,11 @@ async function runOne(
     hiddenMs: found.length === 0 ? undefined : spread(found),
     acknowledgedMs: spreadOf(latenciesOf(answered)),
     /** The CPU of each kind of process, in cores. */
-    cores: coresOf(used, seconds),
+    cores: perRecord(used, seconds * 1e6),
     othersShare: othersShare(),
     /** How many bytes mutations read to rewrite parts, divided by the size of the tables; both uncompressed. */
-    rewrittenTimes: rewritten / (await storedBytes(deployment)),
-    parts: await numberOf(deployment, 'count()', `system.parts WHERE ${ofEvents} AND active`),
+    rewrittenTimes: rewritten / (await numberOf(deployment, 'sum(data_uncompressed_bytes)', activeParts)),
+    parts: await numberOf(deployment, 'count()', activeParts),
     mutationsUndone: await numberOf(
       deployment,
       'count()',
@@ -126,6 +125,7 @@ async function useUpAdvance(deployment: Context['deployment']): Promise<void> {
 }
 
 const ofEvents = "database = currentDatabase() AND table = 'stored_events'";
+const activeParts = `system.parts WHERE ${ofEvents} AND active`;
 
 /** From the submission until the status first says that queries no longer show the users. */
 async function msUntilHidden(api: DeletionApi, users: readonly User[]): Promise<number> {
@@ -143,19 +143,11 @@ async function msUntilHidden(api: DeletionApi, users: readonly User[]): Promise<
 function spread(values: readonly number[]) {
   const sorted = [...values].sort((a, b) => a - b);
   const p99 = sorted[Math.ceil(0.99 * sorted.length) - 1];
-  return { p50: median(sorted), p99, max: sorted.at(-1) };
-}
-
-function coresOf(used: CpuTimes, seconds: number): CpuTimes {
-  return Object.fromEntries(processNames.map((name) => [name, (used[name] ?? 0) / 1e6 / seconds]));
+  return { p50: median(sorted), p99 };
 }
 
 function rewrittenBytes(deployment: Context['deployment']): Promise<number> {
   return numberOf(deployment, 'sum(value)', "system.events WHERE event = 'MutatedUncompressedBytes'");
-}
-
-function storedBytes(deployment: Context['deployment']): Promise<number> {
-  return numberOf(deployment, 'sum(data_uncompressed_bytes)', `system.parts WHERE ${ofEvents} AND active`);
 }
 
 /** How many rows queries show of the users, under the names by which they were deleted. */

@@ -1,6 +1,5 @@
 // How long do the requests of a privacy officer take on a large table? The export of a user with millions of events, the submission and the
-// preview of a deletion, the polling of a status. Also: what does it cost to delete a month of expired events, and what do suppressed users
-// cost the events of all others?
+// preview of a deletion, the polling of a status. Also: what do suppressed users cost the events of all others?
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -10,20 +9,15 @@ import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
-import { type RetentionRun, runRetention } from './retention.js';
 import { measureSuppressed } from './suppressed.js';
 
-export type DeskResult = Omit<Awaited<ReturnType<typeof runDesk>>, 'retention'> & {
-  readonly retention?: readonly RetentionRun[];
-};
+export type DeskResult = Awaited<ReturnType<typeof runDesk>>;
 
 const submissions = 20;
 const polls = 100;
 /** Keeps polls below the number that a token is allowed per second. */
 const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
-/** A month has one expired event for this many events of the exported user. */
-const eventsPerExpired = 5;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;
 /** A set without those customers of whom some events became those of loners. */
@@ -69,15 +63,13 @@ export async function runDesk(context: Context) {
     await preview('the exported user', [{ identity: exportedUser }]),
     await preview('many users', named),
   ];
-  // Before the submissions, since a run of retention gives way to deletions.
-  const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   let requestId = '';
   /** The ms until the answer to each submission of one user, and to each status request. */
   const submittedMs = await timed(submissions, async (i) => {
     requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
   });
   const polledMs = await timed(polls, () => api.isComplete(requestId), pollEveryMs);
-  return { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed, retention };
+  return { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed };
 }
 
 /** Makes calls one after another, and settles with how many ms each took. */
