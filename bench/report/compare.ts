@@ -30,7 +30,7 @@ function metricsOf(results: Results): Map<string, Metric> {
 export const changeNote =
   'Medians. A change counts if the runs do not overlap and it is at least 3 %, or 10 % where there is only one run.';
 
-export type Verdict = 'better' | 'same' | 'worse';
+type Verdict = 'better' | 'same' | 'worse';
 
 /** Compares the runs of a figure in two sessions. A change is relative to the first session: 0.1 is a tenth more. */
 export function changeOf(earlier: readonly number[], later: readonly number[], better: 'lower' | 'higher') {

@@ -3,7 +3,7 @@
 
 import { textTable } from '../figures.js';
 import type { Results } from '../results.js';
-import { changeNote, changeOf, type Verdict } from './compare.js';
+import { changeNote, changeOf } from './compare.js';
 import { costsOf, ratios } from './targets.js';
 
 /** Each way with its floor. */
@@ -17,16 +17,8 @@ const guarded = [
 /** The scenarios that a session has to measure. */
 export const guardedNames: readonly string[] = [...new Set(guarded.flat())];
 
-export type Guarded = {
-  readonly way: string;
-  /** The way's CPU as a multiple of its floor's, by round. */
-  readonly stored: readonly number[];
-  readonly now: readonly number[];
-  readonly verdict: Verdict | 'not measured';
-};
-
 /** Compares a session with a stored one. */
-export function guard(before: Results, after: Results): Guarded[] {
+export function guard(before: Results, after: Results) {
   return guarded.map(([way, floor]) => {
     const [stored, now] = [timesOf(before, way, floor), timesOf(after, way, floor)];
     const isMeasured = stored.length > 0 && now.length > 0;
@@ -39,12 +31,13 @@ export function guard(before: Results, after: Results): Guarded[] {
   });
 }
 
+/** The way's CPU as a multiple of its floor's, by round. */
 function timesOf({ ways }: Results, way: string, floor: string): number[] {
   const costs = (name: string) => costsOf(ways.find((each) => each.name === name)?.runs ?? []);
   return ratios(costs(way), costs(floor)).filter(Number.isFinite);
 }
 
-export function guardTable(found: readonly Guarded[], { machine }: Results): string {
+export function guardTable(found: ReturnType<typeof guard>, { machine }: Results): string {
   const head = ['times the floor', `at ${machine.commit}`, 'now', ''];
   const rows = found.map(({ way, stored, now, verdict }) => [way, stored, now, verdict]);
   return `${textTable({ head, rows })}\n\n${changeNote}\n`;

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { type PresetName, presetNames } from './presets.js';
-import { readTimeFormat, type TimeFormat } from './times.js';
+import { readTimeFormat } from './times.js';
 import { readZone } from './zones.js';
 
 export class ImportError extends Error {}
@@ -49,47 +49,12 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
   --allow-identities A,B    words such as guest that the environment allows as identities, so devices are merged into them`;
 
 /** What each column means. A column may be a path into nested objects, such as user.id. */
-export type Mapping = {
-  readonly event: string | undefined;
-  readonly eventColumn: string | undefined;
-  readonly identity: string | undefined;
-  readonly userId: string | undefined;
-  readonly anonymousId: string | undefined;
-  readonly timestamp: string | undefined;
-  readonly timeFormat: TimeFormat;
-  readonly sessionId: string | undefined;
-  /** The columns that are properties, with the properties' names; undefined: all other columns. */
-  readonly properties: ReadonlyMap<string, string> | undefined;
-  /** Columns of numbers with a decimal comma. */
-  readonly decimalComma: readonly string[] | undefined;
-  readonly key: string | undefined;
-  readonly preset: PresetName | undefined;
-};
+export type Mapping = ReturnType<typeof mappingOf>;
 
 const formats = ['ndjson', 'json', 'csv', 'parquet'] as const;
 export type Format = (typeof formats)[number];
 
-export type ImportOptions = {
-  readonly files: readonly string[];
-  readonly appId: string;
-  readonly url: string;
-  readonly writeKey: string | undefined;
-  readonly importToken: string | undefined;
-  readonly format: Format | undefined;
-  readonly encoding: 'windows-1252' | undefined;
-  readonly csvDialect: 'mysql' | undefined;
-  readonly nullText: string | undefined;
-  readonly mapping: Mapping;
-  readonly dryRun: boolean;
-  /** Whether to ask the service for a receipt of every row at the end. */
-  readonly verify: boolean;
-  readonly stateFile: string;
-  readonly rejectsFile: string;
-  readonly rowsPerSecondMax: number | undefined;
-  readonly strict: boolean;
-  /** Words that the environment's settings allow as identities. */
-  readonly allowedIdentities: readonly string[] | undefined;
-};
+export type ImportOptions = NonNullable<ReturnType<typeof readOptions>>;
 
 const mappingNames = [
   'event',
@@ -141,7 +106,7 @@ const config = {
 } as const satisfies ParseArgsConfig;
 
 /** Reads the command line; undefined if only the usage is wanted. Throws ImportError for a fault. */
-export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): ImportOptions | undefined {
+export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv) {
   const { values, positionals } = parse(args);
   if (values.help === true || args.length === 0) return undefined;
   const appId = values['app-id'] ?? '';
@@ -163,11 +128,13 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
     nullText: values.null,
     mapping: mappingOf(given),
     dryRun: values['dry-run'] === true,
+    /** Whether to ask the service for a receipt of every row at the end. */
     verify: values.verify === true,
     stateFile: values.state ?? 'sluice-import.state',
     rejectsFile: values.rejects ?? 'sluice-import.rejects.ndjson',
     rowsPerSecondMax: values.rate === undefined ? undefined : rateOf(values.rate),
     strict: values.strict === true,
+    /** Words that the environment's settings allow as identities. */
     allowedIdentities: values['allow-identities']?.split(','),
   };
 }
@@ -198,7 +165,7 @@ function readMappingFile(path: string): Given {
   return given;
 }
 
-function mappingOf(given: Given): Mapping {
+function mappingOf(given: Given) {
   const preset = optional('--preset', given.preset, presetNames);
   const isLocal = preset !== undefined && localPresets.includes(preset);
   const extra = columnNames.find((name) => given[name] !== undefined && !(name === 'time-zone' && isLocal));
@@ -229,7 +196,9 @@ function mappingOf(given: Given): Mapping {
     timestamp: given.timestamp,
     sessionId: given['session-id'],
     key: given.key,
+    /** The columns that are properties, with the properties' names; undefined: all other columns. */
     properties: propertiesOf(given.properties),
+    /** Columns of numbers with a decimal comma. */
     decimalComma: commas && [...commas.keys()],
   };
 }

@@ -126,16 +126,16 @@ function linesOf({ at, reasons }: Rejections): readonly Line[] {
   ];
 }
 
-const counted: Readonly<Record<string, string>> = {
+const counted = {
   ignored_fields: 'Unknown fields, which were ignored',
   differing_repeats: 'Repeats that differed from the first record with their key',
   unauthorized: 'Requests without the required write key',
   suppressed: 'Records of suppressed users, which were not stored',
-};
+} as const;
 
 function Counts({ stats }: { readonly stats: Answer<'showStats'> }) {
-  const others = (['ignored_fields', 'differing_repeats', 'unauthorized', 'suppressed'] as const).map(
-    (name) => [counted[name] ?? name, stats[name]] as const,
+  const others = Object.entries(counted).map(
+    ([name, what]) => [what, stats[name as keyof typeof counted]] as const,
   );
   const mended = Object.entries(stats.mended).map(
     ([name, count]) => [`Corrected: ${name.replaceAll('_', ' ')}`, count] as const,

@@ -10,17 +10,8 @@ export const DialogHold = createContext<{ current: (() => void) | undefined } | 
 /** Work that makes several requests checks the signal before each of them. What was already sent is not undone. */
 export type Work = (signal: AbortSignal) => Promise<void>;
 
-export type Working = {
-  readonly busy: boolean;
-  /** Whether the work was told to stop but is still running. */
-  readonly stopping: boolean;
-  readonly fault: string;
-  readonly begin: (work: Work) => void;
-  readonly stop: () => void;
-};
-
 /** The work also stops when its form or button is no longer shown. */
-export function useWork(): Working {
+export function useWork() {
   const [busy, setBusy] = useState(false);
   const [stopping, setStopping] = useState(false);
   const [fault, setFault] = useState('');
@@ -28,9 +19,10 @@ export function useWork(): Working {
   useEffect(() => () => running.current?.abort(), []);
   return {
     busy,
+    /** Whether the work was told to stop but is still running. */
     stopping,
     fault,
-    begin: (work) => {
+    begin: (work: Work) => {
       if (running.current !== undefined) return;
       const own = new AbortController();
       running.current = own;

@@ -49,68 +49,47 @@ export type SluiceOptions<V extends Validation = 'strict'> = {
 };
 
 type Optional = 'writeKey' | 'apiKey' | 'spoolFolder';
-type Listeners = 'onRefused' | 'onIgnored' | 'onDropped' | 'onProblem';
-const names: Readonly<Record<keyof SluiceOptions, true>> = {
-  appId: true,
-  baseUrl: true,
-  validation: true,
-  writeKey: true,
-  apiKey: true,
-  intervalMs: true,
-  batchRecords: true,
-  parallelRequests: true,
-  gzip: true,
-  queueRecords: true,
-  whenFull: true,
-  spoolFolder: true,
-  spoolSync: true,
-  spoolBytes: true,
-  requestMs: true,
-  onRefused: true,
-  onIgnored: true,
-  onDropped: true,
-  onProblem: true,
-};
+const listeners = ['onRefused', 'onIgnored', 'onDropped', 'onProblem'] as const;
 
 /** The options with their defaults. */
-export type Settings = Required<Omit<SluiceOptions<Validation>, Listeners | Optional>> & {
+export type Settings = Required<Omit<Given, (typeof listeners)[number] | Optional>> & {
   readonly [Name in Optional]: string | undefined;
 };
 
+type Given = SluiceOptions<Validation>;
+
+/** How each option is read. */
+const readers: { readonly [Name in keyof Settings]: (given: Given) => Settings[Name] } = {
+  appId: ({ appId }) => text('appId', appId),
+  baseUrl: (given) => baseUrl(given.baseUrl),
+  validation: ({ validation }) => oneOf('validation', validation ?? 'strict', ['strict', 'lenient']),
+  writeKey: ({ writeKey }) => optionalText('writeKey', writeKey),
+  apiKey: ({ apiKey }) => optionalText('apiKey', apiKey),
+  intervalMs: ({ intervalMs = limits.intervalMs }) =>
+    number('intervalMs', intervalMs, 0, limits.intervalMsMax),
+  batchRecords: ({ batchRecords = limits.batchRecordsMax }) => number('batchRecords', batchRecords, 1, 1000),
+  parallelRequests: ({ parallelRequests = limits.parallelRequests }) =>
+    number('parallelRequests', parallelRequests, 1, limits.parallelRequestsMax),
+  gzip: ({ gzip }) => gzip ?? true,
+  queueRecords: ({ queueRecords = limits.queueRecordsMax }) => number('queueRecords', queueRecords, 1, 1e9),
+  whenFull: ({ whenFull }) => oneOf('whenFull', whenFull ?? 'wait', ['wait', 'drop']),
+  spoolFolder: ({ spoolFolder }) => optionalText('spoolFolder', spoolFolder),
+  spoolSync: ({ spoolSync }) => spoolSync ?? false,
+  spoolBytes: ({ spoolBytes = limits.spoolBytesMax }) =>
+    number('spoolBytes', spoolBytes, 2 * limits.spoolFileBytes, 1e15),
+  requestMs: ({ requestMs = limits.requestMs }) => number('requestMs', requestMs, 100, 10 * 60_000),
+};
+
 /** Throws TypeError, which names the option, if an option is wrong: a program with wrong settings should not start. */
-export function readOptions(given: SluiceOptions<Validation>): Settings {
+export function readOptions(given: Given): Settings {
   if (typeof given !== 'object' || given === null)
     throw new TypeError('createSluice needs options: { appId, baseUrl }');
   for (const name of Object.keys(given)) {
-    if (!Object.hasOwn(names, name)) throw new TypeError(`there is no option ${name}`);
+    if (![...Object.keys(readers), ...listeners].includes(name))
+      throw new TypeError(`there is no option ${name}`);
   }
-  const settings: Settings = {
-    appId: text('appId', given.appId),
-    baseUrl: baseUrl(given.baseUrl),
-    validation: given.validation ?? 'strict',
-    writeKey: optionalText('writeKey', given.writeKey),
-    apiKey: optionalText('apiKey', given.apiKey),
-    intervalMs: number('intervalMs', given.intervalMs, limits.intervalMs, 0, limits.intervalMsMax),
-    batchRecords: number('batchRecords', given.batchRecords, limits.batchRecordsMax, 1, 1000),
-    parallelRequests: number(
-      'parallelRequests',
-      given.parallelRequests,
-      limits.parallelRequests,
-      1,
-      limits.parallelRequestsMax,
-    ),
-    gzip: given.gzip ?? true,
-    queueRecords: number('queueRecords', given.queueRecords, limits.queueRecordsMax, 1, 1e9),
-    whenFull: given.whenFull ?? 'wait',
-    spoolFolder: optionalText('spoolFolder', given.spoolFolder),
-    spoolSync: given.spoolSync ?? false,
-    spoolBytes: number('spoolBytes', given.spoolBytes, limits.spoolBytesMax, 2 * limits.spoolFileBytes, 1e15),
-    requestMs: number('requestMs', given.requestMs, limits.requestMs, 100, 10 * 60_000),
-  };
-  if (!['strict', 'lenient'].includes(settings.validation))
-    throw new TypeError('validation must be strict or lenient');
-  if (!['wait', 'drop'].includes(settings.whenFull)) throw new TypeError('whenFull must be wait or drop');
-  return settings;
+  const read = Object.entries(readers).map(([name, reader]) => [name, reader(given)]);
+  return Object.fromEntries(read) as Settings;
 }
 
 function text(name: string, value: unknown): string {
@@ -141,10 +120,14 @@ function parseUrl(value: string): URL | undefined {
   }
 }
 
-function number(name: string, value: unknown, usual: number, min: number, max: number): number {
-  if (value === undefined) return usual;
+function number(name: string, value: unknown, min: number, max: number): number {
   if (typeof value !== 'number' || !(value >= min && value <= max)) {
     throw new TypeError(`${name} must be a number from ${min} to ${max}`);
   }
+  return value;
+}
+
+function oneOf<const Word extends string>(name: string, value: Word, words: readonly Word[]): Word {
+  if (!words.includes(value)) throw new TypeError(`${name} must be ${words.join(' or ')}`);
   return value;
 }
