@@ -1,10 +1,19 @@
 // The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, and one BullMQ job per request. Bulk
 // requests have no limit, like those of the service's runs with which it is compared.
 
+import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
 import Fastify from 'fastify';
 import { Redis } from 'ioredis';
-import { type PeerBody, peerQueue, rowsOf } from './shared.js';
+import { peerQueue } from './shared.js';
+
+type PeerEvent = {
+  readonly event: string;
+  readonly identity: string;
+  readonly timestamp?: string;
+  readonly properties?: Readonly<Record<string, string | number>>;
+};
+type PeerBody = { readonly app_id: string } & (PeerEvent | { readonly events: readonly PeerEvent[] });
 
 const limit = { max: 30, seconds: 30 };
 
@@ -50,6 +59,18 @@ app.post<{ Body: PeerBody }>('/api/track', { schema: { body } }, async ({ body: 
   await queue.add('events', rowsOf(request), { removeOnComplete: true, attempts: 5 });
   return {};
 });
+
+/** The rows of a request. */
+function rowsOf(body: PeerBody): object[] {
+  return ('events' in body ? body.events : [body]).map(({ event, identity, timestamp, properties }) => ({
+    app_id: body.app_id,
+    event_id: randomUUID(),
+    event,
+    identity,
+    time: timestamp ?? new Date().toISOString(),
+    properties: properties ?? {},
+  }));
+}
 
 async function fitsLimit(app: string, identity: string): Promise<boolean> {
   const key = `limit:${app}:${identity}`;

@@ -1,13 +1,19 @@
 // The worker that a team would write first: it takes many jobs at a time and inserts their rows together.
 
+import { createClient } from '@clickhouse/client';
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import { connectPeerTable, peerQueue } from './shared.js';
+import { peerDatabase, peerQueue, peerTable } from './shared.js';
 
 const batch = { rowsMax: 10_000, ageMs: 250 };
 const jobsAtOnce = 1_000;
 
-const insert = connectPeerTable();
+const clickhouse = createClient({
+  url: process.env.CLICKHOUSE_URL ?? '',
+  database: peerDatabase,
+  max_open_connections: 256,
+  clickhouse_settings: { date_time_input_format: 'best_effort' },
+});
 let waiting: { rows: readonly object[]; resolve: () => void; reject: (error: unknown) => void }[] = [];
 let waitingRows = 0;
 let timer: NodeJS.Timeout | undefined;
@@ -19,7 +25,8 @@ async function flush(): Promise<void> {
   waiting = [];
   waitingRows = 0;
   try {
-    await insert(taken.flatMap(({ rows }) => rows));
+    const values = taken.flatMap(({ rows }) => rows);
+    await clickhouse.insert({ table: peerTable, values, format: 'JSONEachRow' });
     for (const { resolve } of taken) resolve();
   } catch (error) {
     for (const { reject } of taken) reject(error);
