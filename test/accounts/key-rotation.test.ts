@@ -32,7 +32,6 @@ async function freshKey(): Promise<{ readonly appId: string; readonly apiKey: st
   return { appId: appIds[0] ?? '', apiKey };
 }
 
-/** A token; undefined if the key gets none. */
 async function tokenOf(appId: string, apiKey: string): Promise<string | undefined> {
   const headers = [['Authorization', basic(appId, apiKey)]] as const;
   const reply = await ask(sluice.baseUrl, { method: 'POST', path: deletionPaths.token, headers });

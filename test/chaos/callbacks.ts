@@ -2,9 +2,7 @@
 // signature, and not too early.
 
 import { createHmac } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { bodyServer, listen } from '../harness/listen.js';
 import type { Broken } from './broken.js';
 import type { Submission } from './deletions.js';
 
@@ -19,27 +17,13 @@ export type CallReceiver = {
 /** Starts a server that accepts every call. */
 export async function startCallReceiver(): Promise<CallReceiver> {
   const calls: Call[] = [];
-  const server = createServer((request, reply) => {
-    let body = '';
-    request.setEncoding('utf8').on('data', (piece: string) => {
-      body += piece;
-    });
-    request.on('error', () => undefined);
-    request.on('end', () => {
-      calls.push({ atMs: performance.now(), signature: String(request.headers['sluice-signature']), body });
-      reply.end();
-    });
+  const server = bodyServer((request, reply, body) => {
+    const signature = String(request.headers['sluice-signature']);
+    calls.push({ atMs: performance.now(), signature, body: body.toString() });
+    reply.end();
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-    calls,
-    close: () => {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
+  const { url, stop } = await listen(server);
+  return { url: `${url}/`, calls, close: stop };
 }
 
 type CallBody = { readonly deletion_request_id: string; readonly status: string };

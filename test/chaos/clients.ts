@@ -5,7 +5,6 @@ import type { Endpoint, SentEvent } from '../harness/endpoints.js';
 import { keyAt } from '../harness/endpoints.js';
 import type { Producer, Sending } from '../harness/load.js';
 
-/** Returns a function that says what a producer sends next. */
 export function createMix(producer: Producer): () => Sending {
   const identified = new Set<number>();
   let requests = 0;

@@ -8,7 +8,7 @@ import { createHosts, type Host } from '../harness/hosts.js';
 import { startRedisCluster } from '../harness/redis-cluster.js';
 import { startRedisReplicas } from '../harness/redis-replicas.js';
 import { type Child, type RedisHandle, startSluice } from '../harness/services.js';
-import { type AnyDeployment, oursByPart, usualEnvironment } from './deployment.js';
+import { type AnyDeployment, oursByPart, startDead, usualEnvironment } from './deployment.js';
 import { untilMovesEnd } from './faults-moves.js';
 import type { ProcessPart } from './parts.js';
 
@@ -17,7 +17,6 @@ const replicas = 2;
 const clickhouseServers = 2;
 export const shardsOfNodes = 2;
 
-/** A host with its Redis server, and perhaps a sentinel. */
 export type Node = { readonly host: Host; readonly server: RedisHandle; readonly sentinel?: Child };
 
 type Servers = {
@@ -66,8 +65,6 @@ export async function startDeploymentOfNodes(layout: 'nodes' | 'cluster'): Promi
   async function heal(): Promise<void> {
     for (const { host } of nodes) host.join();
     for (const child of [...stores, ...processes.values()]) child.sigcont();
-    const startDead = (children: readonly Child[]) =>
-      Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
     await startDead(stores);
     await servers.untilReplicated();
     await startDead([...sluice.api, ...sluice.workers]);

@@ -10,7 +10,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '../harness/services.js';
-import { type AnyDeployment, oursByPart, usualEnvironment } from './deployment.js';
+import { type AnyDeployment, oursByPart, startDead, usualEnvironment } from './deployment.js';
 import { untilMovesEnd } from './faults-moves.js';
 import type { Link, ProcessPart } from './parts.js';
 
@@ -54,8 +54,6 @@ export async function startDeploymentOfThree(): Promise<AnyDeployment> {
   async function heal(): Promise<void> {
     for (const proxy of links.values()) proxy.pass();
     for (const child of processes.values()) child.sigcont();
-    const startDead = (children: readonly Child[]) =>
-      Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
     await startDead(stores.map(([, child]) => child));
     await cluster.untilOk();
     await startDead([...sluice.api, ...sluice.workers]);

@@ -30,7 +30,6 @@ import { createSmallDisk, type FileSystem, type SmallDisk } from './small-disk.j
  */
 export type Layout = 'one' | 'three' | 'disks' | 'nodes' | 'cluster';
 
-/** What every layout has. */
 export type AnyDeployment = {
   readonly layout: Layout;
   readonly sluice: SluiceHandle;
@@ -52,7 +51,6 @@ export type Deployment = AnyDeployment & {
   readonly server: RedisHandle;
   readonly clickhouse: ClickHouseHandle;
   readonly disk: SmallDisk;
-  /** ClickHouse's disk, if its power can be cut. */
   readonly cutDisk: CutDisk | undefined;
   /** The clock of Redis, if it can be set. Healing does not set it right again. */
   readonly clock: RedisClock | undefined;
@@ -70,7 +68,6 @@ const isPoison: Choice = ({ body }) => body.includes('"poison":');
 
 export type DeploymentOptions = {
   readonly appendfsync?: 'always' | 'everysec';
-  /** Whether the power of ClickHouse's disk can be cut. */
   readonly cutsPower?: boolean;
   /** The disk that can be filled, and whose data is on it; by default a tmpfs for Redis. */
   readonly full?: FullDisk;
@@ -221,4 +218,9 @@ function keepPartLog(folder: string): void {
 /** Our processes by the names that faults use. */
 export function oursByPart({ api, workers }: SluiceHandle): [ProcessPart, Child][] {
   return [...api, ...workers].map((child) => [child.name as ProcessPart, child]);
+}
+
+/** Starts those that do not run. */
+export async function startDead(children: readonly Child[]): Promise<void> {
+  await Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }

@@ -17,7 +17,6 @@ type Reach = {
 /** Everybody whom a deletion may reach if no other deletion removed an identification before it. */
 type Widest = { readonly submission: Submission; readonly users: ReadonlySet<string> };
 
-/** An identification, which merges a user_id with an identity. */
 type Merge = {
   readonly userId: string;
   readonly users: readonly [string, string];

@@ -25,7 +25,6 @@ export type Emptied = Loss & {
 type Scene = {
   /** Sends to the account's main environment; faults that need special records send them through this producer. */
   readonly producer: Producer;
-  /** The account that owns the environments. */
   readonly account: TestAccount;
   /** All environments that clients send to. */
   readonly appIds: readonly string[];

@@ -12,7 +12,6 @@ import { ofOwnUser } from './clients.js';
 import type { Fault, World } from './fault.js';
 import { hold } from './fault.js';
 import { childOf, disturb } from './faults-processes.js';
-import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 import { faketimeLibrary } from './tools.js';
 
@@ -20,11 +19,6 @@ const hour = 3_600;
 
 /** Offsets in seconds. */
 const offsets = [-hour, -90, 90, hour];
-
-const clocks: readonly (readonly [name: string, parts: readonly ProcessPart[]])[] = [
-  ['clock of api', ['api-1', 'api-2']],
-  ['clock of worker', ['worker-1', 'worker-2']],
-];
 
 /** As if Redis's clock had been ahead and were set back: changes only the time that the scripts remember, not the clock itself. */
 const redisSetBack: Fault = {
@@ -85,7 +79,6 @@ const keysTriedMax = 2_000_000;
 /** The part of an id that Redis remembers. */
 const claimDigits = 26;
 
-/** Sends a record whose key is in the same bucket as another key. */
 async function sendBeside({ producer, sluice }: World, key: string, random: Random): Promise<void> {
   const bucketOf = (name: string) => eventIdOfKey(producer.appId, name, 'shared').slice(0, bucketDigits);
   const bucket = bucketOf(key);
@@ -204,7 +197,6 @@ export async function forgetKeys(world: World, sent: readonly Request[], random:
   return keys.length > 0 && (await isForgotten()) && !(await isRemembered(world, keys));
 }
 
-/** Producers repeat keys that Redis has forgotten. */
 const forgottenKeys: Fault = {
   name: 'keys forgotten by redis',
   touches: ['worker-1', 'worker-2', 'redis', 'clickhouse', 'gate'],
@@ -262,30 +254,28 @@ const shadowedWorker: Fault = {
   },
 };
 
-const offsetFaults = clocks.flatMap(([name, parts]) =>
-  parts.map(
-    (part): Fault => ({
-      name,
-      touches: [part],
-      needs: 'faketime',
-      run: async (world, random) => {
-        disturb(world, part);
-        const child = childOf(world, part);
-        const seconds = random.pick(offsets);
-        world.altered.add(child.name);
-        await child.restart({
-          LD_PRELOAD: faketimeLibrary(),
-          FAKETIME: `${seconds < 0 ? '' : '+'}${seconds}s`,
-          FAKETIME_DONT_FAKE_MONOTONIC: '1',
-        });
-        const took = readFileSync(`/proc/${child.pid}/maps`, 'utf8').includes('libfaketime');
-        await hold(random.int(800, 2_000));
-        await child.restart();
-        world.altered.delete(child.name);
-        return took;
-      },
-    }),
-  ),
+const offsetFaults = (['api-1', 'api-2', 'worker-1', 'worker-2'] as const).map(
+  (part): Fault => ({
+    name: `clock of ${part.slice(0, -2)}`,
+    touches: [part],
+    needs: 'faketime',
+    run: async (world, random) => {
+      disturb(world, part);
+      const child = childOf(world, part);
+      const seconds = random.pick(offsets);
+      world.altered.add(child.name);
+      await child.restart({
+        LD_PRELOAD: faketimeLibrary(),
+        FAKETIME: `${seconds < 0 ? '' : '+'}${seconds}s`,
+        FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      });
+      const took = readFileSync(`/proc/${child.pid}/maps`, 'utf8').includes('libfaketime');
+      await hold(random.int(800, 2_000));
+      await child.restart();
+      world.altered.delete(child.name);
+      return took;
+    },
+  }),
 );
 
 export const clockFaults: readonly Fault[] = [

@@ -36,7 +36,6 @@ async function whileHidden(world: AnyWorld, work: () => Promise<unknown>): Promi
   }
 }
 
-/** `servers`: the ClickHouse servers of the layout. */
 export function maskFaults(servers: readonly ProcessPart[]): readonly Fault<AnyWorld>[] {
   const touches: readonly Part[] = ['passes', ...servers];
   const move: Fault<AnyWorld> = {

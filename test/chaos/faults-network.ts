@@ -24,43 +24,30 @@ const modes: readonly Mode[] = [
       return connections > 0;
     },
   },
-  {
-    name: 'cut',
-    run: async (proxy, random) => {
-      const { connections } = proxy;
-      proxy.cut();
-      await hold(random.int(200, 1_500));
-      return connections > 0;
-    },
-  },
-  {
-    name: 'silence',
-    run: async (proxy, random) => {
-      const { connections } = proxy;
-      proxy.blackHole();
-      await hold(random.int(400, 2_500));
-      return connections > 0;
-    },
-  },
-  {
-    name: 'slow',
-    run: async (proxy, random) => {
-      const { bytesSent } = proxy;
-      proxy.delay(random.int(20, 400));
-      await hold(random.int(500, 2_000));
-      return proxy.bytesSent > bytesSent;
-    },
-  },
-  {
-    name: 'lost replies',
-    run: async (proxy, random) => {
-      const { bytesReceived } = proxy;
-      proxy.dropReplies();
-      await hold(random.int(100, 1_500));
-      return proxy.bytesReceived > bytesReceived;
-    },
-  },
+  lasting('cut', [200, 1_500], (proxy) => proxy.cut()),
+  lasting('silence', [400, 2_500], (proxy) => proxy.blackHole()),
+  lasting('slow', [500, 2_000], (proxy, random) => proxy.delay(random.int(20, 400)), 'bytesSent'),
+  lasting('lost replies', [100, 1_500], (proxy) => proxy.dropReplies(), 'bytesReceived'),
 ];
+
+/** A mode that took effect if something was connected when it began, or if this many bytes grew meanwhile. */
+function lasting(
+  name: string,
+  [minMs, maxMs]: readonly [number, number],
+  begin: (proxy: TcpProxy, random: Random) => void,
+  counted?: 'bytesSent' | 'bytesReceived',
+): Mode {
+  return {
+    name,
+    run: async (proxy, random) => {
+      const before = counted === undefined ? 0 : proxy[counted];
+      const { connections } = proxy;
+      begin(proxy, random);
+      await hold(random.int(minMs, maxMs));
+      return counted === undefined ? connections > 0 : proxy[counted] > before;
+    },
+  };
+}
 
 const between = ['api-redis', 'worker-redis', 'worker-clickhouse'] as const;
 

@@ -157,7 +157,6 @@ export const oldClickHouse: Fault = {
   },
 };
 
-/** Markers of records that a store had and has no more. */
 function markersLost(had: ReadonlyMap<string, string>, has: ReadonlyMap<string, string>): Set<string> {
   return new Set([...had].filter(([record]) => !has.has(record)).map(([, marker]) => marker));
 }

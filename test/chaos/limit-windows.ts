@@ -49,7 +49,6 @@ export function findExceeded(
   });
 }
 
-/** The greatest number of times within one window. */
 function mostIn(times: readonly number[], windowMs: number): number {
   const sorted = [...times].sort((a, b) => a - b);
   let most = 0;

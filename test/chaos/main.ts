@@ -22,15 +22,7 @@ import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';
 import { seedOf } from './random.js';
 import { describeFailure, describeRound } from './report.js';
-import {
-  missingFaults,
-  readCommit,
-  writeMutants,
-  writeResults,
-  writeResultsOfDisks,
-  writeResultsOfNodes,
-  writeResultsOfThree,
-} from './results.js';
+import { missingFaults, readCommit, writeMutants, writeResults } from './results.js';
 import type { RoundResult } from './round.js';
 import { openRun } from './run-file.js';
 import { createRunner, type Runner } from './runner.js';
@@ -115,10 +107,7 @@ async function runAll(): Promise<number> {
       results.push(result);
       say(describeRound(result));
       if (result.broken.length > 0) await explain(runner, result);
-      if (layout === 'three') writeResultsOfThree(run, results);
-      else if (layout === 'disks') writeResultsOfDisks(run, results);
-      else if (layout === 'nodes' || layout === 'cluster') writeResultsOfNodes(run, results, layout);
-      else if (!values['crash-points']) writeResults(run, results);
+      if (layout !== 'one' || !values['crash-points']) writeResults(run, results, layout);
     }
     await runner.close();
   };

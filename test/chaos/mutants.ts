@@ -448,7 +448,6 @@ export function patchedText(
   return text.replace(find, () => replacement);
 }
 
-/** The commit script of a mutant; undefined if the mutant does not change it. */
 export function commitScriptOf({ name, patches }: Mutant): string | undefined {
   return patches
     .filter(([file]) => file === commit)

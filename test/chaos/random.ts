@@ -34,7 +34,6 @@ export function createRandom(seed: number): Random {
   };
 }
 
-/** A seed that follows from another seed and a number. */
 export function seedOf(seed: number, number: number): number {
   return createRandom((seed ^ Math.imul(number + 1, 0x9e3779b1)) >>> 0).int(1, 2 ** 31 - 1);
 }

@@ -42,22 +42,34 @@ const namedKinds = ['lost', 'doubled', 'resurrected', 'over-deleted'];
 /** The section about mutants, which `--mutants` writes. */
 const mutantsHeading = '## The check itself';
 
-/** The section that `--three` writes. */
-const threeHeading = '## Three of each';
+const onHosts = (heading: string, servers: string, layout: Layout) => [
+  heading,
+  `${servers} (network namespaces), \`REDIS_REPLICAS_ACK=1\`, two ClickHouse servers,`,
+  `two API processes and two workers (\`npm run chaos -- --${layout}\`). One host is lost at a time.`,
+];
 
-/** The section that `--disks` writes. */
-const disksHeading = '## Full disks';
-
-/** The sections that `--nodes` and `--cluster` write. */
-const ofNodes = {
-  nodes: {
-    heading: '## Redis on three hosts',
-    servers: 'A primary, two replicas and three sentinels on three hosts',
-  },
-  cluster: {
-    heading: '## A Redis Cluster on nine hosts',
-    servers: 'Three masters with two replicas each on nine hosts',
-  },
+/** The headings of the other layouts' sections, and what these say first. */
+const sections: Readonly<Record<Exclude<Layout, 'one'>, readonly string[]>> = {
+  three: [
+    '## Three of each',
+    'A Redis Cluster of three masters, three ClickHouse servers, two API processes and two workers, six shards; each master and',
+    'each server behind a proxy (`npm run chaos -- --three`).',
+  ],
+  nodes: onHosts(
+    '## Redis on three hosts',
+    'A primary, two replicas and three sentinels on three hosts',
+    'nodes',
+  ),
+  cluster: onHosts(
+    '## A Redis Cluster on nine hosts',
+    'Three masters with two replicas each on nine hosts',
+    'cluster',
+  ),
+  disks: [
+    '## Full disks',
+    'Two API processes, two workers, Redis and ClickHouse; the disk of Redis, of ClickHouse, or one disk of both (192 MiB) is filled to the',
+    'last byte while all clients go on and processes are killed, and freed again (`npm run chaos -- --disks`).',
+  ],
 };
 
 /** The first table of a section. */
@@ -103,18 +115,35 @@ function incomplete(results: readonly RoundResult[], layout: Layout): string[] {
   return missing === 0 ? [] : [`This run is not complete: ${missing} ${of} did not take effect yet.`, ''];
 }
 
-export function writeResults(run: Run, results: readonly RoundResult[]): void {
+/** Writes the section of a layout and keeps the others; that of the layout `one` is the beginning of the file. */
+export function writeResults(run: Run, results: readonly RoundResult[], layout: Layout): void {
+  const opening = [
+    ...totalsOf(results),
+    '',
+    `Seed ${run.seed}, begun ${run.startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
+    versions(),
+    '',
+    ...incomplete(results, layout),
+    ...brokenRounds(results),
+  ];
   const faults = countFaults(results);
+  const counted = faultKinds(allTools, layout).map((name) => `| ${name} | ${faults.get(name) ?? 0} |`);
+  const table = ['| fault | took effect |', '|---|---|', ...counted];
+  if (layout !== 'one') {
+    const [heading = '', ...about] = sections[layout];
+    writeSection(heading, [...about, '', ...opening, ...moreOf(layout, results), ...table, '']);
+    return;
+  }
   const text = [
     '# What the fault harness found',
     '',
     'Written by `npm run chaos`; do not edit. A round is 10 to 30 s of clients and faults on two API processes, two',
     'workers, Redis and ClickHouse; then every answer is compared with what is stored.',
     '',
-    ...opening(run, results, 'one'),
+    ...opening,
     '## Faults by kind',
     '',
-    ...tableOfFaults(results, 'one'),
+    ...table,
     `| crash points: first, second and third passing, in restores, and before Redis is emptied | ${crashKinds.filter((name) => (faults.get(name) ?? 0) > 0).length} of ${crashKinds.length} |`,
     '',
     '## Seeds',
@@ -124,93 +153,30 @@ export function writeResults(run: Run, results: readonly RoundResult[]): void {
     wrapped(results.map(({ schedule }) => String(schedule.seed))),
     '',
   ].join('\n');
-  const kept = [mutantsHeading, threeHeading, ofNodes.nodes.heading, ofNodes.cluster.heading, disksHeading]
-    .map(sectionOf)
-    .filter((section) => section !== '');
+  const { three, nodes, cluster, disks } = sections;
+  const headings = [mutantsHeading, ...[three, nodes, cluster, disks].map(([heading = '']) => heading)];
+  const kept = headings.map(sectionOf).filter((section) => section !== '');
   writeFileSync(file, [text, ...kept].join('\n'));
 }
 
-/** The beginning of the section of each layout. */
-function opening({ seed, startedAt }: Run, results: readonly RoundResult[], layout: Layout): string[] {
-  return [
-    ...totalsOf(results),
-    '',
-    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
-    versions(),
-    '',
-    ...incomplete(results, layout),
-    ...brokenRounds(results),
-  ];
-}
-
-function tableOfFaults(results: readonly RoundResult[], layout: Layout): string[] {
-  const faults = countFaults(results);
-  const rows = faultKinds(allTools, layout).map((name) => `| ${name} | ${faults.get(name) ?? 0} |`);
-  return ['| fault | took effect |', '|---|---|', ...rows];
-}
-
-/** Writes the section of the layout `three`, and keeps the rest of the file. */
-export function writeResultsOfThree(run: Run, results: readonly RoundResult[]): void {
-  writeSection(threeHeading, [
-    threeHeading,
-    '',
-    'A Redis Cluster of three masters, three ClickHouse servers, two API processes and two workers, six shards; each master and',
-    'each server behind a proxy (`npm run chaos -- --three`).',
-    '',
-    ...opening(run, results, 'three'),
-    ...tableOfFaults(results, 'three'),
-    '',
-  ]);
-}
-
-function secondsOf(times: readonly number[]): string {
-  const sorted = [...times].sort((one, other) => one - other);
-  const at = (share: number) => ((sorted[Math.ceil(share * sorted.length) - 1] ?? 0) / 1_000).toFixed(1);
-  return `median ${at(0.5)}, worst ${at(1)}, of ${sorted.length}`;
-}
-
-/** Writes the section about a Redis with replicas and keeps the rest of the file. */
-export function writeResultsOfNodes(
-  run: Run,
-  results: readonly RoundResult[],
-  layout: keyof typeof ofNodes,
-): void {
-  const { heading, servers } = ofNodes[layout];
-  writeSection(heading, [
-    heading,
-    '',
-    `${servers} (network namespaces), \`REDIS_REPLICAS_ACK=1\`, two ClickHouse servers,`,
-    `two API processes and two workers (\`npm run chaos -- --${layout}\`). One host is lost at a time.`,
-    '',
-    ...opening(run, results, layout),
-    `Seconds until the first record that was sent after the loss of a primary was accepted: ${secondsOf(results.flatMap(({ takeOversMs = [] }) => takeOversMs))}.`,
-    '',
-    ...tableOfFaults(results, layout),
-    '',
-  ]);
-}
-
-/** Writes the section about full disks and keeps the rest of the file. */
-export function writeResultsOfDisks(run: Run, results: readonly RoundResult[]): void {
+/** What only rounds of some layouts have: how long take-overs took, and which disks were full. */
+function moreOf(layout: Layout, results: readonly RoundResult[]): string[] {
+  if (layout === 'three') return [];
+  if (layout !== 'disks') {
+    const times = results.flatMap(({ takeOversMs = [] }) => takeOversMs).sort((one, other) => one - other);
+    const at = (share: number) => ((times[Math.ceil(share * times.length) - 1] ?? 0) / 1_000).toFixed(1);
+    return [
+      `Seconds until the first record that was sent after the loss of a primary was accepted: median ${at(0.5)}, worst ${at(1)}, of ${times.length}.`,
+      '',
+    ];
+  }
   const disks = new Map<string, number>();
   for (const { schedule } of results) {
     const disk = schedule.full === undefined ? '' : `${schedule.full.fileSystem} | ${schedule.full.holds}`;
     disks.set(disk, (disks.get(disk) ?? 0) + 1);
   }
-  writeSection(disksHeading, [
-    disksHeading,
-    '',
-    'Two API processes, two workers, Redis and ClickHouse; the disk of Redis, of ClickHouse, or one disk of both (192 MiB) is filled to the',
-    'last byte while all clients go on and processes are killed, and freed again (`npm run chaos -- --disks`).',
-    '',
-    ...opening(run, results, 'disks'),
-    '| file system | holds | rounds |',
-    '|---|---|---|',
-    ...[...disks].map(([disk, rounds]) => `| ${disk} | ${rounds} |`),
-    '',
-    ...tableOfFaults(results, 'disks'),
-    '',
-  ]);
+  const rows = [...disks].map(([disk, rounds]) => `| ${disk} | ${rounds} |`);
+  return ['| file system | holds | rounds |', '|---|---|---|', ...rows, ''];
 }
 
 function read(): string {
@@ -228,7 +194,7 @@ function sectionOf(heading: string): string {
 
 /** Replaces a section, or adds it at the end. */
 function writeSection(heading: string, lines: readonly string[]): void {
-  const [text, former, next] = [read(), sectionOf(heading), lines.join('\n')];
+  const [text, former, next] = [read(), sectionOf(heading), [heading, '', ...lines].join('\n')];
   const added = `${text.trimEnd()}${text === '' ? '' : '\n\n'}${next}`;
   writeFileSync(file, former === '' ? added : text.replace(former, () => next));
 }
@@ -238,8 +204,6 @@ export function writeMutants(
   rows: readonly { readonly name: string; readonly kinds: readonly string[]; readonly caught: boolean }[],
 ): void {
   writeSection(mutantsHeading, [
-    mutantsHeading,
-    '',
     `Services that break one promise each, by a patch in a copy (\`npm run chaos -- --mutants\`, commit ${readCommit()}).`,
     '',
     '| the service | caught | reported as |',

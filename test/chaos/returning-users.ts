@@ -25,7 +25,6 @@ const firstUserId = 800_000_000;
 /** The second deletion comes at once, perhaps in the same round as the first, or after this time, when the first may be complete. */
 const returnsAfterMs = 3_000;
 
-/** Starts the users one after another; the returned function settles when the last one is done. */
 export function startReturningUsers(options: ReturningUsersOptions) {
   const { producer, targets, random, submit, everyMs } = options;
   let stopped = false;

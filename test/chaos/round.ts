@@ -9,7 +9,6 @@ import { findUnbalanced } from '../harness/books.js';
 import { administer, getToken } from '../harness/deletion.js';
 import { untilDrained } from '../harness/fault-checks.js';
 import { createMark, createProducer, type Load, type Producer, startLoad } from '../harness/load.js';
-import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { explainAbsent } from './absent.js';
 import type { Broken } from './broken.js';
@@ -18,7 +17,7 @@ import type { Counts, Evidence } from './check.js';
 import { checkInThread } from './check-thread.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
-import type { AnyDeployment, Deployment } from './deployment.js';
+import { type AnyDeployment, type Deployment, startDead } from './deployment.js';
 import { startExportedUsers } from './exported-users.js';
 import { type AnyWorld, hold, type Part, type World } from './fault.js';
 import { crashKinds, faultsNamed } from './faults.js';
@@ -413,10 +412,6 @@ async function runTrack(world: AnyWorld, track: readonly Planned[], done: Done[]
   await startDead([...touched].filter(isApi).map((part) => childOf(world, part)));
 }
 
-function startDead(children: readonly Child[]): Promise<unknown> {
-  return Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
-}
-
 /** The requests that callers have seen complete. */
 function completeIn({ submissions }: DeletionClients): ReadonlySet<string> {
   const complete = submissions.filter(({ polls }) => polls.some(({ status }) => status === 'complete'));
@@ -499,7 +494,6 @@ async function describeBacklog({ redis, sluice, shards }: AnyDeployment): Promis
   return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${lists.join('\n')}\n${outputs.join('\n')}`;
 }
 
-/** Describes the first 20 entries of each list of a BullMQ queue. */
 async function describeLists(redis: AnyDeployment['redis'], queue: string): Promise<string> {
   const names = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized', 'marker'];
   const lists = await Promise.all(

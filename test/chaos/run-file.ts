@@ -10,7 +10,6 @@ const root = fileURLToPath(new URL('../../..', import.meta.url));
 export const runFolder = join(root, '.data', 'chaos');
 const fileOf = (layout: Layout) => join(runFolder, layout === 'one' ? 'run.jsonl' : `run-${layout}.jsonl`);
 
-/** The seed from which all seeds of the run follow. */
 export type Run = { readonly seed: number; readonly startedAt: string };
 
 export type RunFile = { readonly run: Run; readonly results: RoundResult[]; add(result: RoundResult): void };

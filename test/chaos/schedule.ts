@@ -50,7 +50,6 @@ export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: L
   return { seed, steps, replay: replayOf(seed, layout), ...fullDiskOf(seed, layout) };
 }
 
-/** Chooses the disk by the seed. */
 function fullDiskOf(seed: number, layout: Layout): Pick<Schedule, 'full'> {
   if (layout !== 'disks') return {};
   const random = createRandom(seedOf(seed, 1));
@@ -121,7 +120,6 @@ export function crashSchedules(names = crashKinds): Schedule[] {
   return [...schedules, ...oneByOne];
 }
 
-/** The names of a schedule's faults. */
 export function faultsOf({ steps }: Schedule): string[] {
   return steps.flat(2).map(({ fault }) => fault);
 }

@@ -23,7 +23,6 @@ const bytes = 192 * 1024 * 1024;
 /** At most this much is written, to fill the disk to the last byte; the rest is only allocated. */
 const writtenBytesMax = 1024 * 1024;
 
-/** Whether this machine can mount such a disk. */
 export function canMount(fileSystem: FileSystem = 'tmpfs'): boolean {
   const disk = createSmallDisk(fileSystem);
   disk.remove();

@@ -52,7 +52,6 @@ const firstLateUserId = 750_000_000;
 const attemptsMax = 20;
 const pauseMs = 200;
 
-/** Starts the users one after another. */
 export function startSuppressedUsers(options: SuppressedUsersOptions): SuppressedUsers {
   const { account, producer, keptOut, targets, random, everyMs } = options;
   let stopped = false;

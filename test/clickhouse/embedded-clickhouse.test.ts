@@ -521,7 +521,6 @@ function authorization(): string {
   return `X-ClickHouse-User: ${server.tester.name}\r\nX-ClickHouse-Key: ${server.tester.password}\r\n`;
 }
 
-/** Resident memory of the process. */
 function memoryKiB(): number {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'utf8'))?.[1]);
 }

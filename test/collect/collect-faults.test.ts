@@ -54,7 +54,6 @@ function assertUnavailable(reply: CollectReply, codes: readonly string[]): void 
   assert.equal(reply.headers.get('access-control-expose-headers'), 'Retry-After, Sluice-Ignored');
 }
 
-/** Sends until the answer is 200; settles with the answers. */
 async function sendUntilAnswered(body: Fields): Promise<CollectReply> {
   return until(async () => {
     const reply = await collect(sluice.baseUrl, body);

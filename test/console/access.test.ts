@@ -26,7 +26,6 @@ import { ConsolePage, password, signedIn } from '../support/console.js';
 import { ownSluice } from '../support/sluice.js';
 
 const pages = new Map<Role, ConsolePage>();
-/** A complete deletion of each account. */
 const deletions = new Map<TestAccount, string>();
 type CheckAnswer = (method: string, path: string, status: number, answer: object) => void;
 
@@ -50,7 +49,6 @@ type OpenApi = {
   >;
 };
 
-/** Returns a check that an answer is as the OpenAPI document describes it. */
 function answersBy({ paths }: OpenApi): CheckAnswer {
   const forms = Object.keys(paths)
     .map((path) => [path, new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`)] as const)
@@ -88,7 +86,6 @@ async function made(path: string, field: string, body: object = {}): Promise<str
 
 const account = (path: string) => (of: TestAccount) => `/accounts/${of.accountId}${path}`;
 const environment = (path: string) => (of: TestAccount) => `/environments/${of.appIds[1]}${path}`;
-/** A path of a complete deletion. */
 const deleted = (path: string) => (of: TestAccount) => `/deletions/${deletions.get(of)}${path}`;
 const newName = () => ({ name: `N${Math.random()}` });
 const newEmail = () => `new${Math.random()}@example.com`;

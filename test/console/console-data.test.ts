@@ -26,7 +26,6 @@ import { until } from '../harness/wait.js';
 import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 import { test } from '../support/test.js';
 
-/** The text of the file that a link downloads. */
 async function downloaded(page: Page, link: Locator): Promise<string> {
   return (await downloadedFile(page, link)).bytes.toString();
 }

@@ -2,11 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { truncateSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { send } from '../harness/deletion.js';
+import { bodyServer, listen } from '../harness/listen.js';
 import { until } from '../harness/wait.js';
 import { startAlerting } from '../support/alerting.js';
 import { ownSluice } from '../support/sluice.js';
@@ -23,18 +22,11 @@ type Posted = {
 const posted: Posted[] = [];
 
 const sluice = await ownSluice();
-const receiver = createServer((request, response) => {
-  let text = '';
-  request.setEncoding('utf8').on('data', (piece: string) => {
-    text += piece;
-  });
-  request.on('end', () => {
-    posted.push(JSON.parse(text) as Posted);
-    response.end();
-  });
+const receiver = bodyServer((_, response, body) => {
+  posted.push(JSON.parse(body.toString()) as Posted);
+  response.end();
 });
-await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
-const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+const { url, stop } = await listen(receiver);
 const alerting = await startAlerting({
   targets: { 'sluice-api': [new URL(sluice.adminUrl).host], 'sluice-worker': [] },
   receivers: { now: url, day: url, log: url },
@@ -42,7 +34,7 @@ const alerting = await startAlerting({
 
 after(async () => {
   await alerting.stop();
-  receiver.close();
+  stop();
 });
 
 async function firing(): Promise<string[]> {

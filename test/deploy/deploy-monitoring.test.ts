@@ -11,6 +11,7 @@ import { listen, type Route } from '../../src/http/protocol/server.js';
 import { createLog } from '../../src/log.js';
 import { deploymentRegistry, processRegistry } from '../../src/metrics.js';
 import { freePort } from '../harness/free-port.js';
+import { gate } from '../harness/wait.js';
 import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import { declaredName, groupingLabelsOf, selectorsOf } from '../support/promql.js';
 import { checkExpressions, promtool } from '../support/promtool.js';
@@ -215,10 +216,7 @@ test('concurrent requests for metrics share one sum, and a later request gets a 
   const log = createLog('test', 'silent');
   let asked = 0;
   let readings = 0;
-  let release = () => {};
-  const allAsked = new Promise<void>((settle) => {
-    release = settle;
-  });
+  const { opened: allAsked, open: release } = gate();
   const read = async () => {
     readings += 1;
     await allAsked;

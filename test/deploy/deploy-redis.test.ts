@@ -153,8 +153,9 @@ test('pods do so too; they name each other as their service does, and run on dif
     };
   };
   const file = 'kubernetes/redis-replicas.example.yaml';
-  const pods = (parseYaml(readDeployFile(file), file) as Pods[]).find(({ kind }) => kind === 'StatefulSet');
-  assert.ok(pods);
+  const pods =
+    (parseYaml(readDeployFile(file), file) as Pods[]).find(({ kind }) => kind === 'StatefulSet') ??
+    assert.fail();
   const { spec } = pods;
   const claimed = spec.volumeClaimTemplates.map(({ metadata }) => metadata.name);
   const named = (port: number) =>

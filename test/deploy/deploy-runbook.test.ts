@@ -45,7 +45,6 @@ let backup: string;
 const sluice = await ownSluice();
 for (const identity of people) await sendEvent(identity);
 
-/** Runs the next block of a section. */
 async function run(section: string, more: NodeJS.ProcessEnv = {}): Promise<string> {
   const block = blocks.find((each) => each.section === section && !ran.has(each));
   assert.ok(block, `${section} has one more block`);

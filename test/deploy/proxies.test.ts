@@ -51,16 +51,8 @@ function ask(
         ...(agent === undefined ? { agent: false as const } : { agent }),
       },
       (reply) => {
-        const pieces: Buffer[] = [];
-        reply.on('data', (piece: Buffer) => pieces.push(piece));
-        reply.once('error', reject);
-        reply.once('end', () =>
-          settle({
-            status: reply.statusCode ?? 0,
-            headers: reply.headers,
-            text: Buffer.concat(pieces).toString(),
-          }),
-        );
+        const { statusCode: status = 0, headers } = reply;
+        text(reply).then((body) => settle({ status, headers, text: body }), reject);
       },
     );
     sent.setTimeout(30_000, () => sent.destroy(new Error('no answer')));

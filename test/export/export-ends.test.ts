@@ -33,7 +33,6 @@ async function askFor(accountId: string, identity: string): Promise<string> {
   return request.user_export_id;
 }
 
-/** The deletions, with their users in ClickHouse. */
 async function kept(ids: readonly string[]): Promise<DeletionRequest[]> {
   await keepTargets(redis, clickhouse);
   return readDeletions(redis, ids);

@@ -966,7 +966,6 @@ const kindOfPlace: Readonly<Record<string, string>> = {
 };
 const stamps = new Set(['segment', 'commit_number', 'row_number']);
 
-/** The line of an export that a stored row is. */
 function lineOf(place: string, { user_id, ...row }: Row): object {
   const userId = user_id === null ? null : String(user_id);
   const timed = Object.entries(row).map(([name, value]) => [

@@ -102,7 +102,6 @@ async function load(what: string, file: string): Promise<Stored> {
   return stored;
 }
 
-/** Writes a file of the numbered flights, and one in which half of them are changed. */
 async function writeFiles(): Promise<void> {
   await Promise.all([write(files.first, false), write(files.changed, true)]);
 }

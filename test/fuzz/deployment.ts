@@ -28,7 +28,6 @@ export type FuzzReport = RunResult & {
     readonly max: number;
     readonly aloneP99: number;
   };
-  /** Rows in ClickHouse from mutated requests. */
   readonly stored: Readonly<Record<Table, number>>;
   /** Stored rows that break the contract, and rows that ClickHouse refused. */
   readonly malformed: number;

@@ -3,6 +3,7 @@
 // measures how much CPU time the process used before it answered.
 
 import { Agent, request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { mainThreadMs } from './process-figures.js';
 
@@ -63,16 +64,11 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
         agent,
         headers: { 'Content-Type': 'application/json', 'Content-Length': body.length },
       },
-      (reply) => {
-        let text = '';
-        reply.setEncoding('utf8').on('data', (piece: string) => {
-          text += piece;
-        });
-        reply.once('end', () => {
-          if (reply.statusCode === 200) return settle(undefined);
-          const isUnknown = reply.statusCode === 503 && text.includes('"code":"unknown"');
-          settle(isUnknown ? unknownOutcome : `answered ${reply.statusCode}: ${text}`);
-        });
+      async (reply) => {
+        const answer = await text(reply).catch((error: Error) => error.message);
+        if (reply.statusCode === 200) return settle(undefined);
+        const isUnknown = reply.statusCode === 503 && answer.includes('"code":"unknown"');
+        settle(isUnknown ? unknownOutcome : `answered ${reply.statusCode}: ${answer}`);
       },
     );
     sent.setTimeout(10_000, () => sent.destroy(new Error('not answered within 10 s')));

@@ -44,7 +44,6 @@ function asValue(document: Container, random: Random): string {
   return JSON.stringify(document);
 }
 
-/** The document with the placeholder as the key of one of its objects. */
 function asKey(document: Container, random: Random): string {
   const objects = containersIn(document).filter((container) => !Array.isArray(container));
   (random.pick(objects) as Record<string, unknown>)[placeholder] = 1;

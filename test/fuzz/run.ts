@@ -49,7 +49,6 @@ export type Fault = {
 export type RunResult = {
   readonly cases: number;
   readonly tookMs: number;
-  /** Replies to the mutated requests by status. */
   readonly statuses: Readonly<Record<string, number>>;
   /** Outcomes of the valid requests after them. */
   readonly followUps: Readonly<Record<Observation['followUp'], number>>;
@@ -60,7 +59,6 @@ export type RunResult = {
 /** How many cases run at most on one connection. */
 const casesPerConnection = 30;
 
-/** Makes one case of a seed. */
 export function caseOf(context: RequestContext, seed: number, number: number): FuzzCase {
   const requests = validRequests(context);
   const random = randomOf(seed, number);
@@ -263,7 +261,6 @@ async function shrinkRequest(bytes: Buffer, fails: (candidate: Buffer) => Promis
   return shrink(smaller, failsInTime);
 }
 
-/** Describes the fault, with its bytes as a JavaScript string. */
 export function describeFault({ what, seed, caseNumber, name, bytes, shown, before }: Fault): string {
   const where = {
     alone: '',

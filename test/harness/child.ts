@@ -17,7 +17,6 @@ export type Child = {
   /** The id of the current process; `restart` changes it. */
   readonly pid: number;
   readonly running: boolean;
-  /** How the current process ended. */
   readonly ended: Exit | undefined;
   /** How those processes of this handle ended that were not asked to by `kill9`, `sigterm` or `stop`. */
   readonly endedByThemselves: readonly Exit[];

@@ -23,11 +23,9 @@ export type Choice = (statement: Statement) => boolean;
 
 export type ClickHouseGate = {
   readonly url: string;
-  /** The statements that are held now. */
   readonly held: readonly Statement[];
   /** Statements whose answers were lost since `loseAnswers`. */
   readonly lost: readonly Statement[];
-  /** Holds the chosen statements from now on. */
   hold(choice: Choice): void;
   /** Passes all held statements on, and holds no further ones. */
   release(): void;
@@ -57,7 +55,6 @@ export type ClickHouseGate = {
   close(): Promise<void>;
 };
 
-/** Chooses the inserts into stored tables. */
 export const inserts: Choice = ({ sql }) => sql.startsWith('INSERT INTO stored_');
 
 /**

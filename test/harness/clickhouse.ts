@@ -43,7 +43,6 @@ export type ClickHouseOptions = {
   /** Its number, from 1, among the servers with one DATA_DIR. */
   readonly number?: number;
   readonly dir?: string;
-  /** The tester, if the folder has one already. */
   readonly tester?: ClickHouseUser;
   /** Whether `remove` removes a folder that was given. */
   readonly ownsDir?: boolean;

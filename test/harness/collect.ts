@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** The answer to one message. */
 export type MessageAnswer = {
   readonly id?: string;
   readonly status: 'stored' | 'repeat' | 'limited' | 'rejected';

@@ -74,7 +74,6 @@ export function assertDocumented(method: string, path: string, reply: Reply): vo
   for (const text of documents) assertHolds(schema, JSON.parse(text), what);
 }
 
-/** Throws if the body of a callback to an account differs from the document. */
 export function assertDocumentedCall(body: string): void {
   const { post } = document.webhooks.deletionComplete as { post: { requestBody: Answer } };
   assertHolds(post.requestBody.content?.['application/json']?.schema as object, JSON.parse(body), 'a call');

@@ -46,7 +46,6 @@ export type Violation = {
   readonly detail: string;
 };
 
-/** One sending of one event. */
 export type Sending = {
   readonly endpoint: Endpoint;
   readonly event: SentEvent;
@@ -79,7 +78,6 @@ export type Circumstances = {
 export type Loss = {
   readonly fromMs: number;
   readonly toMs: number;
-  /** The markers of the records. */
   readonly markers: ReadonlySet<string>;
 };
 

@@ -10,7 +10,6 @@ export type Host = {
   readonly ip: string;
   /** Returns the program such that it runs on this host. */
   on(program: Program): Program;
-  /** Cuts the host off from everything. */
   cut(): void;
   /** Cuts the host off from another one only. */
   cutFrom(other: Host): void;

@@ -325,7 +325,6 @@ export async function whileRunning<T>(load: Load, action: () => Promise<T>): Pro
   }
 }
 
-/** Counts requests by outcome, for messages and assertions. */
 export function countOutcomes(requests: readonly Request[]): Record<Outcome, number> {
   const counts: Record<Outcome, number> = {
     acknowledged: 0,

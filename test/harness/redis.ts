@@ -30,7 +30,6 @@ export type RedisOptions = {
   readonly maxmemory?: number;
   readonly port?: number;
   readonly dir?: string;
-  /** Further environment of the process. */
   readonly env?: NodeJS.ProcessEnv;
   /** Further lines of its redis.conf. */
   readonly more?: readonly string[];

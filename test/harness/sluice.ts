@@ -4,6 +4,8 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { text as textOf } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { launch } from '../../deploy/local/launch.js';
 import { runAdmin, runMigrations } from './administration.js';
@@ -259,16 +261,12 @@ export async function runProgram(
     ['ignore', 'pipe', 'pipe'],
     'KILL',
   );
-  let output = '';
-  let errors = '';
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-    output += text;
-  });
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-    errors += text;
-  });
   const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
-  const [code, signal] = await once(child, 'close');
+  const [output, errors, [code, signal]] = await Promise.all([
+    textOf(child.stdout as Readable),
+    textOf(child.stderr as Readable),
+    once(child, 'close'),
+  ]);
   clearTimeout(timer);
   if (code !== 0) throw new Error(`${program} ${args.join(' ')} ended with ${signal ?? code}:\n${errors}`);
   return output;

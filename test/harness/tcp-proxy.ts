@@ -5,7 +5,6 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 
 export type TcpProxy = {
   readonly port: number;
-  /** The number of open connections. */
   readonly connections: number;
   /** Bytes that reached the target, and bytes that came back from it, whether they were passed on or not. */
   readonly bytesSent: number;

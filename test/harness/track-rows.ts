@@ -116,7 +116,6 @@ export function checkAccepted(reply: Reply): void {
   assert.equal(reply.headers.get('content-type'), 'application/json');
 }
 
-/** Asserts the status, the code and, if given, the field of a refusal. */
 export function checkRefused(reply: Reply, code: OutcomeCode, field?: string): void {
   assert.equal(reply.status, outcomes[code].status, reply.text);
   assert.equal(reply.headers.get('content-type'), 'application/json');

@@ -50,7 +50,6 @@ function parsed(text: string): unknown {
   }
 }
 
-/** An event as ClickHouse has it. */
 export type StoredEvent = {
   readonly event: string;
   readonly identity: string;

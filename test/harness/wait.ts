@@ -60,3 +60,12 @@ export async function within<T>(promise: Promise<T>, ms: number): Promise<T> {
 function pause(ms: number): Promise<void> {
   return new Promise((settle) => setTimeout(settle, ms));
 }
+
+/** A promise that is fulfilled when `open` is called. */
+export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
+}

@@ -99,7 +99,6 @@ test('bytes behind such an answer are never a request, however long its rest wai
   assert.equal(requestsOfLongBody, 1);
 });
 
-/** The body of an answer in chunks. */
 function bodyOf(answer: Buffer): Buffer {
   const pieces: Buffer[] = [];
   let at = answer.indexOf('\r\n\r\n') + 4;

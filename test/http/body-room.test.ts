@@ -52,25 +52,22 @@ describe('room for bodies', () => {
     assert.deepEqual(settled.slice(3), ['a 10 true', 'c 30 true']);
   });
 
-  test('is waited for only for a limited time, and not by callers who have left', () => {
+  test('is waited for only for a limited time, and not by callers who have left', (context) => {
     mock.timers.enable({ apis: ['setTimeout'] });
-    try {
-      const room = createRoom(limits);
-      const settled: string[] = [];
-      room.take('a', 60);
-      room.ask('a', 1, (isTaken) => settled.push(`first ${isTaken}`));
-      const leave = room.ask('a', 2, (isTaken) => settled.push(`second ${isTaken}`));
-      mock.timers.tick(limits.waitMsMax - 1);
-      assert.deepEqual(settled, []);
-      leave();
-      mock.timers.tick(1);
-      assert.deepEqual(settled, ['first false']);
-      room.give('a', 60);
-      assert.deepEqual(settled, ['first false']);
-      assert.ok(room.take('a', 60), 'nothing is held for bodies that left');
-    } finally {
-      mock.timers.reset();
-    }
+    context.after(() => mock.timers.reset());
+    const room = createRoom(limits);
+    const settled: string[] = [];
+    room.take('a', 60);
+    room.ask('a', 1, (isTaken) => settled.push(`first ${isTaken}`));
+    const leave = room.ask('a', 2, (isTaken) => settled.push(`second ${isTaken}`));
+    mock.timers.tick(limits.waitMsMax - 1);
+    assert.deepEqual(settled, []);
+    leave();
+    mock.timers.tick(1);
+    assert.deepEqual(settled, ['first false']);
+    room.give('a', 60);
+    assert.deepEqual(settled, ['first false']);
+    assert.ok(room.take('a', 60), 'nothing is held for bodies that left');
   });
 });
 
@@ -94,7 +91,7 @@ async function listen(take: (exchange: Exchange) => void, onAnswer: (status: num
 const { smallBytesMax, small, large, inflated } = receiving;
 const head = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
 
-test('a body is answered even if its address has no room left for the last piece', async () => {
+test('a body is answered even if its address has no room left for the last piece', async (context) => {
   const server = await listen(
     (exchange) => exchange.ok(),
     () => undefined,
@@ -106,19 +103,18 @@ test('a body is answered even if its address has no room left for the last piece
     await connection.send(`${head}Content-Length: ${smallBytesMax}\r\n\r\n${' '.repeat(bytes)}`);
     return connection;
   };
-  try {
-    const [last] = [await begin(smallBytesMax / 2), await begin(smallBytesMax / 2)];
-    while (begun.length <= small.bytesPerAddressMax / smallBytesMax) await begin(smallBytesMax - 1);
-    await until(() => server.heads === begun.length, 'all have begun');
-    await last.send(' '.repeat(smallBytesMax / 2));
-    assert.equal((await last.reply(0)).status, 503);
-  } finally {
+  context.after(() => {
     for (const connection of begun) connection.destroy();
     server.close();
-  }
+  });
+  const [last] = [await begin(smallBytesMax / 2), await begin(smallBytesMax / 2)];
+  while (begun.length <= small.bytesPerAddressMax / smallBytesMax) await begin(smallBytesMax - 1);
+  await until(() => server.heads === begun.length, 'all have begun');
+  await last.send(' '.repeat(smallBytesMax / 2));
+  assert.equal((await last.reply(0)).status, 503);
 });
 
-test('compressed bodies that wait to be inflated take room, though each came in one piece', async () => {
+test('compressed bodies that wait to be inflated take room, though each came in one piece', async (context) => {
   const body = gzipSync(Buffer.concat([randomBytes(40_000), Buffer.alloc(7_000_000)]), { level: 9 });
   assert.ok(body.length < smallBytesMax - 2_000 && body.length > smallBytesMax / 2);
   let sentAway = 0;
@@ -134,40 +130,38 @@ test('compressed bodies that wait to be inflated take room, though each came in 
   ]);
   const count = Math.floor(small.bytesPerAddressMax / body.length) + 20;
   const begun = await Promise.all(Array.from({ length: count }, () => openRaw(server.url)));
-  try {
-    await Promise.all(begun.map((connection) => connection.send(request)));
-    await until(() => sentAway >= 20, 'those beyond the room were sent away');
-  } finally {
+  context.after(() => {
     for (const connection of begun) connection.destroy();
     server.close();
-  }
+  });
+  await Promise.all(begun.map((connection) => connection.send(request)));
+  await until(() => sentAway >= 20, 'those beyond the room were sent away');
 });
 
-test('large bodies give their room back, though the head came in a packet of its own', async () => {
+test('large bodies give their room back, though the head came in a packet of its own', async (context) => {
   const bytes = 1_000_000;
   const server = await listen(
     (exchange) => exchange.ok(),
     () => undefined,
   );
   const connection = await openRaw(server.url);
-  try {
-    const count = Math.ceil(large.bytesPerAddressMax / bytes) + 2;
-    for (let i = 0; i < count; i++) {
-      await connection.send(`${head}Content-Length: ${bytes}\r\n\r\n`);
-      await until(() => server.heads === i + 1, 'the request has begun');
-      await connection.send(' '.repeat(bytes));
-      assert.equal((await connection.reply(i)).status, 200, `body ${i}`);
-    }
-    const all = large.bytesPerAddressMax / 4;
-    await connection.send(`${head}Content-Length: ${all}\r\n\r\n${' '.repeat(all)}`);
-    assert.equal((await connection.reply(count)).status, 200, 'a body of a quarter of the room');
-  } finally {
+  context.after(() => {
     connection.destroy();
     server.close();
+  });
+  const count = Math.ceil(large.bytesPerAddressMax / bytes) + 2;
+  for (let i = 0; i < count; i++) {
+    await connection.send(`${head}Content-Length: ${bytes}\r\n\r\n`);
+    await until(() => server.heads === i + 1, 'the request has begun');
+    await connection.send(' '.repeat(bytes));
+    assert.equal((await connection.reply(i)).status, 200, `body ${i}`);
   }
+  const all = large.bytesPerAddressMax / 4;
+  await connection.send(`${head}Content-Length: ${all}\r\n\r\n${' '.repeat(all)}`);
+  assert.equal((await connection.reply(count)).status, 200, 'a body of a quarter of the room');
 });
 
-test('large bodies take room, though each came in one piece', async () => {
+test('large bodies take room, though each came in one piece', async (context) => {
   const bytes = 400_000;
   const request = `${head}Content-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`;
   let [held, sentAway, isHolding] = [0, 0, false];
@@ -181,23 +175,22 @@ test('large bodies take room, though each came in one piece', async () => {
     },
   );
   const begun = await Promise.all(Array.from({ length: 300 }, () => openRaw(server.url)));
-  try {
-    // Only a connection that has carried much accepts so much at once.
-    for (let round = 0; round < 4; round++) {
-      for (const connection of begun) {
-        await connection.send(request);
-        await connection.reply(round);
-      }
-    }
-    isHolding = true;
-    await Promise.all(begun.map((connection) => connection.send(request)));
-    await until(() => held + sentAway === begun.length, 'all have an end');
-    assert.ok(
-      held * bytes <= large.bytesPerAddressMax + small.bytesPerAddressMax,
-      `${held} bodies are held at once`,
-    );
-  } finally {
+  context.after(() => {
     for (const connection of begun) connection.destroy();
     server.close();
+  });
+  // Only a connection that has carried much accepts so much at once.
+  for (let round = 0; round < 4; round++) {
+    for (const connection of begun) {
+      await connection.send(request);
+      await connection.reply(round);
+    }
   }
+  isHolding = true;
+  await Promise.all(begun.map((connection) => connection.send(request)));
+  await until(() => held + sentAway === begun.length, 'all have an end');
+  assert.ok(
+    held * bytes <= large.bytesPerAddressMax + small.bytesPerAddressMax,
+    `${held} bodies are held at once`,
+  );
 });

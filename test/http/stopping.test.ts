@@ -9,7 +9,7 @@ import { freePort } from '../harness/free-port.js';
 import { openRaw } from '../harness/raw-http.js';
 import { until } from '../harness/wait.js';
 
-test('a server that stops waits for the rest of bodies for some seconds, then answers without them', async () => {
+test('a server that stops waits for the rest of bodies for some seconds, then answers without them', async (context) => {
   const port = await freePort();
   let heads = 0;
   const handle: Handler = (exchange) => {
@@ -32,25 +32,24 @@ test('a server that stops waits for the rest of bodies for some seconds, then an
   await unknown.send('POST /unknown HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n[');
   await until(() => heads === 4, 'the requests have begun');
   mock.timers.enable({ apis: ['setInterval'] });
-  try {
-    let isClosed = false;
-    const closed = server.close().then(() => {
-      isClosed = true;
-    });
-    await whole.send(']');
-    assert.equal((await whole.reply(0)).status, 200);
-    assert.equal(isClosed, false);
-    mock.timers.tick(5_000);
-    for (const connection of [small, large]) {
-      const { status, body } = await connection.reply(0);
-      assert.equal(status, 503);
-      assert.match(body, /"code":"overloaded"/);
-    }
-    assert.equal((await refused.reply(0)).status, 413);
-    assert.equal((await unknown.reply(0)).status, 404);
-    await closed;
-  } finally {
+  context.after(() => {
     mock.timers.reset();
     for (const connection of [whole, small, large, refused, unknown]) connection.destroy();
+  });
+  let isClosed = false;
+  const closed = server.close().then(() => {
+    isClosed = true;
+  });
+  await whole.send(']');
+  assert.equal((await whole.reply(0)).status, 200);
+  assert.equal(isClosed, false);
+  mock.timers.tick(5_000);
+  for (const connection of [small, large]) {
+    const { status, body } = await connection.reply(0);
+    assert.equal(status, 503);
+    assert.match(body, /"code":"overloaded"/);
   }
+  assert.equal((await refused.reply(0)).status, 413);
+  assert.equal((await unknown.reply(0)).status, 404);
+  await closed;
 });

@@ -10,6 +10,7 @@ import { gzipSync } from 'node:zlib';
 import { CreateBucketCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { openInputs } from '../../src/import/inputs.js';
 import { ImportError } from '../../src/import/options.js';
+import { listen } from '../harness/listen.js';
 import { tempDir } from '../harness/temp-dir.js';
 
 type S3rver = { readonly httpServer: Server; run(): Promise<unknown>; close(): Promise<unknown> };
@@ -43,13 +44,12 @@ const put = (Key: string, Body: string | Uint8Array) =>
 before(async () => {
   server = new S3rver({ port: 0, address: '127.0.0.1', silent: true, directory: tempDir('s3') });
   await server.run();
-  await new Promise<void>((settle) => front.listen(0, '127.0.0.1', () => settle()));
-  const endpoint = `http://127.0.0.1:${(front.address() as AddressInfo).port}`;
+  const { url } = await listen(front);
   Object.assign(process.env, {
     AWS_ACCESS_KEY_ID: 'S3RVER',
     AWS_SECRET_ACCESS_KEY: 'S3RVER',
     AWS_REGION: 'eu-central-1',
-    AWS_ENDPOINT_URL_S3: endpoint,
+    AWS_ENDPOINT_URL_S3: url,
     AWS_REQUEST_CHECKSUM_CALCULATION: 'WHEN_REQUIRED',
     AWS_EC2_METADATA_DISABLED: 'true',
     AWS_MAX_ATTEMPTS: '1',

@@ -497,7 +497,6 @@ test('two API processes and two workers share the ports of one deployment, and t
   assert.equal(await within(withoutWorkers.exited, 60_000), 0, withoutWorkers.output());
 });
 
-/** A folder with links to every program of PATH but one. */
 function pathWithout(program: string): string {
   const folder = tempDir('path');
   for (const from of (process.env.PATH ?? '').split(delimiter).filter(existsSync)) {

@@ -10,7 +10,6 @@ import { tempDir } from '../harness/temp-dir.js';
 
 const script = fileURLToPath(new URL('../../../deploy/local/unpack.mjs', import.meta.url));
 
-/** Fetches `promtool` with a PATH of these scripts and the programs that they need. */
 function fetchPromtool(scripts: Record<string, string>, into = tempDir('unpacked')) {
   const path = tempDir('path');
   for (const [name, text] of Object.entries(scripts)) {

@@ -3,10 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -16,6 +17,7 @@ import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { createMemory } from '../../src/libraries/micro/memory.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { freePort } from '../harness/free-port.js';
+import { listen } from '../harness/listen.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { group, submissionOf } from '../support/shard.js';
@@ -275,25 +277,27 @@ describe('sluice-micro', () => {
     assert.deepEqual((await events()).map((one) => one.event).sort(), ['From a server', 'Segment']);
   });
 
-  test('accepts what a page sends with the script that it serves', { skip: withoutBrowser() }, async () => {
+  test('accepts what a page sends with the script that it serves', {
+    skip: withoutBrowser(),
+  }, async (context) => {
     const lines = snippet({ appId: '42', baseUrl: url, intervalMs: 50 });
-    const site = createServer((_, answer) => {
-      answer.setHeader('content-type', 'text/html');
-      answer.end(
-        `<!doctype html><title>Shop</title><script>${lines}; sluice.track('Opened'); sluice.track('')</script>`,
-      );
-    });
-    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    const site = await listen(
+      createServer((_, answer) => {
+        answer.setHeader('content-type', 'text/html');
+        answer.end(
+          `<!doctype html><title>Shop</title><script>${lines}; sluice.track('Opened'); sluice.track('')</script>`,
+        );
+      }),
+    );
     const browser = await launchBrowser();
-    try {
-      const page = await browser.newPage();
-      await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
-      await until(async () => (await events()).length === 2, 'the page view and the event came');
-      assert.deepEqual((await events()).map((one) => one.event).sort(), ['Opened', 'Page View']);
-    } finally {
+    context.after(async () => {
       await browser.close();
-      site.close();
-    }
+      site.stop();
+    });
+    const page = await browser.newPage();
+    await page.goto(site.url);
+    await until(async () => (await events()).length === 2, 'the page view and the event came');
+    assert.deepEqual((await events()).map((one) => one.event).sort(), ['Opened', 'Page View']);
   });
 
   test('says in one line that its port is taken or invalid', async () => {
@@ -302,11 +306,7 @@ describe('sluice-micro', () => {
       ['x', /^sluice: PORT must be a whole number from 1 to 65535, not "x"\n$/],
     ] as const) {
       const other = start(given);
-      let said = '';
-      other.stderr?.on('data', (text) => {
-        said += text;
-      });
-      const code = await new Promise((resolve) => other.on('close', resolve));
+      const [said, [code]] = await Promise.all([text(other.stderr ?? assert.fail()), once(other, 'close')]);
       assert.equal(code, 1);
       assert.match(said, line);
     }

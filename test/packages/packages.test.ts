@@ -11,9 +11,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { after, before, describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +20,7 @@ import { resolve as resolveByMetro } from 'metro-resolver';
 import { publint } from 'publint';
 import { parse } from 'yaml';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
+import { bodyServer, listen } from '../harness/listen.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { test } from '../support/test.js';
@@ -313,7 +312,7 @@ console.log(renderToString(createElement(SluiceProvider, { appId: '1', baseUrl: 
     }
   });
 
-  test('by a React page that Vite built, in a browser', { skip: withoutBrowser() }, async () => {
+  test('by a React page that Vite built, in a browser', { skip: withoutBrowser() }, async (context) => {
     const site = join(folder, 'site');
     write(
       'site/index.html',
@@ -335,37 +334,28 @@ createRoot(document.getElementById('root')).render(createElement(SluiceProvider,
     const { build } = await import('vite');
     await build({ root: site, logLevel: 'error', configFile: false });
     const events: string[] = [];
-    const server = createServer((request, reply) => {
+    const server = bodyServer((request, reply, body) => {
       if (request.url === '/api/collect') {
-        let body = '';
-        request.on('data', (piece) => {
-          body += piece;
-        });
-        request.on('end', () => {
-          const { messages } = JSON.parse(body) as { messages: { id: string; event: string }[] };
-          events.push(...messages.map(({ event }) => event));
-          const answers = messages.map(({ id }) => ({ id, status: 'stored' }));
-          reply.end(JSON.stringify({ messages: answers }));
-        });
-        return;
+        const { messages } = JSON.parse(body.toString()) as { messages: { id: string; event: string }[] };
+        events.push(...messages.map(({ event }) => event));
+        const answers = messages.map(({ id }) => ({ id, status: 'stored' }));
+        return reply.end(JSON.stringify({ messages: answers }));
       }
       const file = join(site, 'dist', request.url === '/' ? 'index.html' : String(request.url));
       const type = file.endsWith('.js') ? 'text/javascript' : 'text/html';
       if (existsSync(file)) reply.writeHead(200, { 'content-type': type }).end(readFileSync(file));
       else reply.writeHead(404).end();
     });
-    await new Promise<void>((settle) => server.listen(0, '127.0.0.1', settle));
+    const { url, stop } = await listen(server);
     const browser = await launchBrowser();
-    try {
-      const page = await browser.newPage();
-      await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-      await until(() => events.length >= 2, 'the events arrived');
-      assert.deepEqual(events.sort(), ['Page View', 'Shown']);
-    } finally {
+    context.after(async () => {
       await browser.close();
-      server.close();
-      server.closeAllConnections();
-    }
+      stop();
+    });
+    const page = await browser.newPage();
+    await page.goto(url);
+    await until(() => events.length >= 2, 'the events arrived');
+    assert.deepEqual(events.sort(), ['Page View', 'Shown']);
   });
 
   for (const withExports of [true, false]) {

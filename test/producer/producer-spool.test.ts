@@ -44,7 +44,6 @@ const line = (n: number) =>
   `t{"event":"E","identity":"u","properties":{"n":${n}},"idempotency_key":"k${n}"}\n`;
 const put = (name: string, text: string) => writeFileSync(join(spoolFolder, name), text);
 
-/** The lines of all files of records. */
 function lines(): { n: number }[] {
   const names = readdirSync(spoolFolder).filter((name) => name.endsWith('.records'));
   const texts = names.sort().map((name) => readFileSync(join(spoolFolder, name), 'utf8'));

@@ -6,6 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import {
@@ -27,7 +28,6 @@ const sluice = await sharedSluice();
 /** A strict environment without limits. */
 const [appId = ''] = await createEnvironments(sluice, [unlimited]);
 const proxy = await startTcpProxy({ port: Number(new URL(sluice.baseUrl).port) });
-/** The base URL of the proxy. */
 const baseUrl = `http://127.0.0.1:${proxy.port}`;
 after(() => proxy.close());
 
@@ -293,11 +293,7 @@ test('a program in JavaScript learns how many records of each kind were refused,
     const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
       stdio: ['ignore', 'inherit', 'pipe'],
     });
-    let printed = '';
-    child.stderr.setEncoding('utf8').on('data', (text) => {
-      printed += text;
-    });
-    await once(child, 'close');
+    const printed = await text(child.stderr);
     const counts = new Map<string, number>();
     const words =
       /Warning: (\d+) records? of (\w+ (?:refused: \w+(?: [\w.]+)?(?=:)|sent without unknown fields: \w+))/g;

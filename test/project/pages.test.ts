@@ -49,7 +49,6 @@ function prose(path: string): string {
   return readPage(path).replaceAll(/^```[\s\S]*?^```$/gm, '');
 }
 
-/** The rows of the tables with this header, each as its cells. */
 function readRows(path: string, header: string): Row[] {
   const tables = readPage(path).split(`\n${header}\n`).slice(1);
   assert.ok(tables.length > 0, `${path} has a table ${header}`);

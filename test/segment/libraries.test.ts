@@ -3,10 +3,8 @@
 // the message behind the failed one is stored, and a repeated message is stored once.
 
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import RudderAnalytics from '@rudderstack/rudder-sdk-node';
@@ -14,6 +12,7 @@ import { Analytics } from '@segment/analytics-node';
 import { lengths } from '../../src/contract/limits.js';
 import { createEnvironments, unlimited } from '../harness/accounts.js';
 import { untilStored } from '../harness/ingestion.js';
+import { listen } from '../harness/listen.js';
 import { sharedSluice } from '../support/sluice.js';
 
 type Failure = { readonly status?: number; readonly retryAfter?: string };
@@ -145,7 +144,7 @@ const sluice = await sharedSluice();
 const [appId = ''] = await createEnvironments(sluice, [unlimited]);
 
 /** Passes requests on to the service, except the first one, which it answers with the failure. */
-async function startFront(failure: Failure): Promise<{ url: string; requests(): number; close(): void }> {
+async function startFront(failure: Failure): Promise<{ url: string; requests(): number; stop(): void }> {
   let requests = 0;
   const server = createServer(async (request, reply) => {
     requests += 1;
@@ -167,14 +166,8 @@ async function startFront(failure: Failure): Promise<{ url: string; requests(): 
     });
     reply.writeHead(answer.status).end(await answer.text());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const close = () => {
-    server.close();
-    server.closeAllConnections();
-  };
-  return { url: `http://127.0.0.1:${port}`, requests: () => requests, close };
+  const { url, stop } = await listen(server);
+  return { url, requests: () => requests, stop };
 }
 
 for (const [name, { ways, library }] of Object.entries(rows)) {
@@ -186,7 +179,7 @@ for (const [name, { ways, library }] of Object.entries(rows)) {
         try {
           await library(front.url, appId, [first, second]);
         } finally {
-          front.close();
+          front.stop();
         }
         await untilStored(sluice);
         const stored = await sluice.rows<{ event: string; times: string }>(

@@ -10,7 +10,6 @@ const absent = 2;
 const perhaps = 3;
 
 export type SoakLoad = {
-  /** Events acknowledged so far. */
   readonly acknowledgedEvents: number;
   readonly requests: number;
   /** Requests that were not answered 200, by status; 0 means no answer. */

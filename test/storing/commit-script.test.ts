@@ -851,7 +851,7 @@ test('a commit that Redis has no memory for writes nothing at all', async () => 
   );
 });
 
-test('distinguishes the faults of a real Redis', async () => {
+test('distinguishes the faults of a real Redis', async (context) => {
   const kindOf = (run: Promise<unknown>) => run.then(() => 'none', classifyRedisFault);
   assert.equal(await kindOf(redis.evalsha('0'.repeat(40), 0)), 'unknown_script');
   assert.equal(await kindOf(redis.eval("return redis.call('incr', 'x', 'y')", 0)), 'broken');
@@ -865,14 +865,13 @@ test('distinguishes the faults of a real Redis', async () => {
   }
   await redis.call('ACL', 'SETUSER', 'nobody', 'on', 'nopass', '+ping');
   const [nobody, gone] = [new Redis(server.url), new Redis(server.url, { maxRetriesPerRequest: 0 })];
-  try {
-    await nobody.call('AUTH', 'nobody', 'any').catch(assert.fail);
-    assert.equal(await kindOf(nobody.get('x')), 'refused');
-    await gone.ping();
-    gone.disconnect();
-    assert.equal(await kindOf(gone.get('x')), 'no_answer');
-  } finally {
+  context.after(async () => {
     nobody.disconnect();
     await redis.call('ACL', 'DELUSER', 'nobody');
-  }
+  });
+  await nobody.call('AUTH', 'nobody', 'any').catch(assert.fail);
+  assert.equal(await kindOf(nobody.get('x')), 'refused');
+  await gone.ping();
+  gone.disconnect();
+  assert.equal(await kindOf(gone.get('x')), 'no_answer');
 });

@@ -58,7 +58,7 @@ function connectBeside({ url }: RedisHandle): Single {
   return redis;
 }
 
-test('changes that the replicas lack are not acknowledged, loaded or copied', async () => {
+test('changes that the replicas lack are not acknowledged, loaded or copied', async (context) => {
   const [first, replica] = await startPrimary(['min-replicas-to-write 0']);
   const redis = await connectTo(first);
   const inserted: unknown[] = [];
@@ -69,34 +69,31 @@ test('changes that the replicas lack are not acknowledged, loaded or copied', as
     replica.sigstop();
     await loading.write([['HSET', registryKeys.documents, 'account:7', '{}']]);
   });
-  try {
-    await assert.rejects(loaded, NotOnReplicas);
+  context.after(() => replica.sigcont());
+  await assert.rejects(loaded, NotOnReplicas);
 
-    await redis.set(registryKeys.epoch, epoch);
-    await redis.hset(registryKeys.uncopiedSuppressions, '1', '1 7\nname|-\n\n');
-    await redis.zadd(registryKeys.uncopied, 2, '1');
-    await assert.rejects(copyChanges(redis, clickhouse), NotOnReplicas);
-    assert.deepEqual(inserted, []);
+  await redis.set(registryKeys.epoch, epoch);
+  await redis.hset(registryKeys.uncopiedSuppressions, '1', '1 7\nname|-\n\n');
+  await redis.zadd(registryKeys.uncopied, 2, '1');
+  await assert.rejects(copyChanges(redis, clickhouse), NotOnReplicas);
+  assert.deepEqual(inserted, []);
 
-    const by = {
-      redis,
-      secret: 'secret',
-      accountId: '7',
-      by: 'a',
-      caseId: undefined,
-      mayStill: async () => true,
-    };
-    const more = { reference: undefined, dryRun: false, suppress: false, eraseNow: false };
-    await assert.rejects(propose(by, { list: ['iada'], ...more }), NotOnReplicas);
-    const [proposal] = await listProposals(redis, '7');
-    await assert.rejects(withdrawProposal(redis, '7', proposal?.proposal_id ?? ''), NotOnReplicas);
-    const person = { person_id: 'p', email: 'ada@example.com' } as Person;
-    await assert.rejects(beginSession(redis, person, { address: '', agent: '' }), NotOnReplicas);
-    await assert.rejects(useAttempt(redis, { state: 'state', nonce: '', verifier: '' }), NotOnReplicas);
-    await assert.rejects(forgetKept(redis, [0]), NotOnReplicas);
-  } finally {
-    replica.sigcont();
-  }
+  const by = {
+    redis,
+    secret: 'secret',
+    accountId: '7',
+    by: 'a',
+    caseId: undefined,
+    mayStill: async () => true,
+  };
+  const more = { reference: undefined, dryRun: false, suppress: false, eraseNow: false };
+  await assert.rejects(propose(by, { list: ['iada'], ...more }), NotOnReplicas);
+  const [proposal] = await listProposals(redis, '7');
+  await assert.rejects(withdrawProposal(redis, '7', proposal?.proposal_id ?? ''), NotOnReplicas);
+  const person = { person_id: 'p', email: 'ada@example.com' } as Person;
+  await assert.rejects(beginSession(redis, person, { address: '', agent: '' }), NotOnReplicas);
+  await assert.rejects(useAttempt(redis, { state: 'state', nonce: '', verifier: '' }), NotOnReplicas);
+  await assert.rejects(forgetKept(redis, [0]), NotOnReplicas);
 });
 
 test('a command that was carried out does not count as refused because its confirmation was refused', async () => {
@@ -138,7 +135,7 @@ test('a connection that does not ask who is the primary takes over as soon as th
   await until(() => beside.hget(registryKeys.primary, 'id'), 'the server is taken over');
 });
 
-test('after a take-over only a process that knows lost suppressions reads all of them again', async () => {
+test('after a take-over only a process that knows lost suppressions reads all of them again', async (context) => {
   const [first, second] = await startPrimary(['min-replicas-to-write 0']);
   const [former, next] = [connectBeside(first), connectBeside(second)];
   const deployment = () => ({ epoch, shards: 1, secret: 'secret' }) as Deployment;
@@ -172,20 +169,19 @@ test('after a take-over only a process that knows lost suppressions reads all of
   const other = await followSuppressions(next, deployment, log);
   const has = (known: typeof other, identity: string) =>
     known.of({ accountId: '7', appId: '70' } as LiveEnvironment)?.hasIdentity(identity) ?? false;
-  try {
-    assert.deepEqual([has(knowing, 'eve'), has(other, 'ada')], [true, true]);
-    await ask(second.port, 'config', 'resetstat');
-    assert.ok(await takeOver(next, 'second'));
-    leadsTo = next;
-    const latest = await versionOf(next);
-    await until(
-      () => knowing.version() === latest && other.version() === latest,
-      'both processes know the new version',
-    );
-    assert.deepEqual([has(knowing, 'ada'), has(knowing, 'eve'), has(other, 'ada')], [true, false, true]);
-    assert.match(await ask(second.port, 'info', 'commandstats'), /^cmdstat_hscan:calls=1,/m);
-  } finally {
+  context.after(() => {
     knowing.close();
     other.close();
-  }
+  });
+  assert.deepEqual([has(knowing, 'eve'), has(other, 'ada')], [true, true]);
+  await ask(second.port, 'config', 'resetstat');
+  assert.ok(await takeOver(next, 'second'));
+  leadsTo = next;
+  const latest = await versionOf(next);
+  await until(
+    () => knowing.version() === latest && other.version() === latest,
+    'both processes know the new version',
+  );
+  assert.deepEqual([has(knowing, 'ada'), has(knowing, 'eve'), has(other, 'ada')], [true, false, true]);
+  assert.match(await ask(second.port, 'info', 'commandstats'), /^cmdstat_hscan:calls=1,/m);
 });

@@ -178,7 +178,6 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   assert.equal(await countInLedger(worker.redis), 2);
 });
 
-/** The number of late repeats in Redis's ledger. */
 async function countInLedger(redis: Redis): Promise<number> {
   let sum = 0;
   for (const minute of await redis.smembers(shardKeys.ledgerMinutes(0)))
@@ -319,8 +318,7 @@ test('a segment that is stored again keeps the keys that it owns, also if they a
   const worker = await createWorker();
   await worker.storeAndForget('old', 'k0');
   await worker.send('first', 'k');
-  const [segment] = await worker.seal();
-  assert.ok(segment);
+  const segment = (await worker.seal())[0] ?? assert.fail();
   await run(`INSERT INTO stored_keys SELECT reinterpretAsUInt64(substring(unhex('${eventIdOf('k')}'), 1, 8)),
     reinterpretAsUInt64(substring(unhex('${eventIdOf('k')}'), 9, 6)), ${segment.number}`);
   assert.equal(await worker.store(segment), 'stored');
@@ -341,8 +339,7 @@ test('a crash anywhere between look-up, insert, adding and forgetting leaves the
     await worker.storeAndForget('first', 'k');
     await worker.send('second', 'k');
     await worker.send('new', 'n');
-    const [segment] = await worker.seal();
-    assert.ok(segment);
+    const segment = (await worker.seal())[0] ?? assert.fail();
     worker.crashAt(point);
     const isFresh = at % 2 === 0;
     await assert.rejects(worker.store(segment, isFresh), Crashed);
@@ -390,8 +387,7 @@ test('finds the keys of a repeated segment by its rows, or by the index if its r
   const records = (again: string) =>
     numbers.map((i) => eventRecord(isGone(i) ? `gone${again}` : `kept${again}`, `k${i}`));
   await commit(worker.redis, [group(records(''))]);
-  const [segment] = await worker.seal();
-  assert.ok(segment);
+  const segment = (await worker.seal())[0] ?? assert.fail();
   await worker.store(segment);
   await worker.forget();
   await run("ALTER TABLE stored_events DELETE WHERE event = 'gone'");
@@ -454,8 +450,7 @@ test('two workers that store one segment skip the same rows', async () => {
   await worker.storeAndForget('first', 'k');
   await worker.send('second', 'k');
   await worker.send('new', 'n');
-  const [segment] = await worker.seal();
-  assert.ok(segment);
+  const segment = (await worker.seal())[0] ?? assert.fail();
   await Promise.allSettled([worker.store(segment, true), worker.store(segment), worker.store(segment, true)]);
   await worker.storeAll();
   assert.deepEqual(await names(), ['first', 'new']);
@@ -513,8 +508,7 @@ test('a worker that has seen a lost index hides no key of the one that takes its
   assert.equal(await countOf(keysUnfiltered), unfiltered, 'the filter is in use');
   await exchangeTables();
   // A restore also raises the generation.
-  const before = (await readMarkers(clickhouse)).get(0);
-  assert.ok(before);
+  const before = (await readMarkers(clickhouse)).get(0) ?? assert.fail();
   const generation = generationAbove(await worker.redis.hget(shardKeys.state(0), 'keys_generation'));
   assert.ok(await writeMarker(clickhouse, 0, { ...before, generation }, before.generation));
   await worker.index();
@@ -553,8 +547,7 @@ test('no marker is written into an index that has taken the place of the one tha
   await run(
     'INSERT INTO copy_of_stored_events SELECT * FROM stored_events WHERE segment NOT IN (SELECT segment FROM copy_of_stored_events)',
   );
-  const marker = (await readMarkers(clickhouse)).get(0);
-  assert.ok(marker);
+  const marker = (await readMarkers(clickhouse)).get(0) ?? assert.fail();
   for (const ask of [async () => undefined, () => worker.rebuild()]) {
     await ask();
     worker.before(async (query) => {
@@ -638,8 +631,7 @@ test('a segment that is older than the window keeps its claims, and its keys are
   const worker = await createWorker();
   await worker.storeAndForget('zero', 'k0');
   await worker.send('first', 'k');
-  const [segment] = await worker.seal();
-  assert.ok(segment);
+  const segment = (await worker.seal())[0] ?? assert.fail();
   await worker.forget();
   await worker.forget();
   assert.equal(await worker.send('second', 'k'), 'd', 'outstanding');

@@ -56,7 +56,7 @@ test('a job that failed on a worker whose clock is hours ahead does not wait for
   await queue.close();
 });
 
-test('a killed worker’s job is given to another one although Redis’s clock was a day ahead meanwhile', async () => {
+test('a killed worker’s job is given to another one although Redis’s clock was a day ahead meanwhile', async (context) => {
   const queue = openQueue(storeQueueName, 1, redis);
   const options = {
     ...queueOptions(1, redis),
@@ -70,23 +70,22 @@ test('a killed worker’s job is given to another one although Redis’s clock w
     ...options,
     autorun: false,
   });
-  try {
-    await queue.add('store', {}, { ...storeJobOptions, jobId: 'held' });
-    assert.equal((await killed.getNextJob('token'))?.id, 'held');
-    // The lock and the check have the times to live that they would have if they had been set while the clock was a day ahead.
-    assert.equal(await redis.pexpire(`${queue.toKey('held')}:lock`, 24 * hourMs), 1);
-    await redis.set(queue.toKey('stalled-check'), '1', 'PX', 24 * hourMs);
-    await undoEffectsOfWrongClocks(redis, queue, 500, Date.now());
-    void survivor.run();
-    await until(() => ran.length > 0, 'another worker runs the job');
-    assert.deepEqual(ran, ['held']);
-  } finally {
+  context.after(async () => {
     await Promise.all([killed.close(true), survivor.close()]);
     await queue.close();
-  }
+  });
+  await queue.add('store', {}, { ...storeJobOptions, jobId: 'held' });
+  assert.equal((await killed.getNextJob('token'))?.id, 'held');
+  // The lock and the check have the times to live that they would have if they had been set while the clock was a day ahead.
+  assert.equal(await redis.pexpire(`${queue.toKey('held')}:lock`, 24 * hourMs), 1);
+  await redis.set(queue.toKey('stalled-check'), '1', 'PX', 24 * hourMs);
+  await undoEffectsOfWrongClocks(redis, queue, 500, Date.now());
+  void survivor.run();
+  await until(() => ran.length > 0, 'another worker runs the job');
+  assert.deepEqual(ran, ['held']);
 });
 
-test('a command of the queues settles even if its answer never comes', async () => {
+test('a command of the queues settles even if its answer never comes', async (context) => {
   const queueRedis = connectForQueue(
     { redisUrl: server.url, redisCluster: false },
     createLog('test', 'silent'),
@@ -95,16 +94,15 @@ test('a command of the queues settles even if its answer never comes', async () 
   );
   await queueRedis.ping();
   server.sigstop();
-  try {
-    const settled = queueRedis.ping().then(
-      () => 'answered',
-      () => 'given up',
-    );
-    assert.equal(await settled, 'given up');
-  } finally {
+  context.after(() => {
     server.sigcont();
     queueRedis.disconnect();
-  }
+  });
+  const settled = queueRedis.ping().then(
+    () => 'answered',
+    () => 'given up',
+  );
+  assert.equal(await settled, 'given up');
 });
 
 test('turns from before the clock was set back by a day do not last longer than others', async () => {

@@ -306,7 +306,6 @@ test('does not call a token burnt while an insert of the segment is running', as
 
 class Died extends Error {}
 
-/** Dies at the first passing of a point. */
 function diesAt(point: CrashPointName): CrashPoint {
   return (name) => {
     if (name === point) throw new Died();
@@ -525,7 +524,6 @@ function refusedRow(table: TableName, changed: Readonly<Record<string, string>>)
   return `[${values.join(',')},`;
 }
 
-/** Stores rows of a table in their own segment. */
 async function storeRows(table: TableName, rows: readonly string[]): Promise<Segment> {
   const records = rows.map((row) => ({ table: tables.indexOf(table), row, claim: undefined }));
   await commit(redis, [group(records)]);

@@ -181,32 +181,31 @@ test('a new primary grants nothing that the former one may grant at the same tim
   assert.deepEqual(await versions(next), [version, copies, suppressions]);
 });
 
-test('a process whose primary has no replica that confirms asks the sentinels again', async () => {
+test('a process whose primary has no replica that confirms asks the sentinels again', async (context) => {
   const own = await startRedisReplicas({ replicas: 1, sentinels: 3 });
   const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
   const address = { redisUrl, redisCluster, redisSentinels, redisReplicasAck: 1 };
   const redis = connect(address, log, 1_000);
   connections.push(redis);
   const replica = own.servers[1];
-  try {
-    await untilReady(redis, 30_000);
-    assert.equal(await takeTurn(redis, 'turn', 10), true);
-    replica?.sigstop();
-    const closed = once(redis, 'close');
-    await assert.rejects(takeTurn(redis, 'other', 10), NotOnReplicas);
-    await within(closed, 60_000);
-    replica?.sigcont();
-    await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), 'it has a turn again');
-  } finally {
+  context.after(async () => {
     replica?.sigcont();
     redis.disconnect();
     await own.remove();
-  }
+  });
+  await untilReady(redis, 30_000);
+  assert.equal(await takeTurn(redis, 'turn', 10), true);
+  replica?.sigstop();
+  const closed = once(redis, 'close');
+  await assert.rejects(takeTurn(redis, 'other', 10), NotOnReplicas);
+  await within(closed, 60_000);
+  replica?.sigcont();
+  await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), 'it has a turn again');
 });
 
 test('connections follow sentinels that reach each other, not one that was cut off with a former primary', {
   skip: !canMakeHosts(),
-}, async () => {
+}, async (context) => {
   const hosts = createHosts(3);
   const own = await startRedisReplicas({ replicas: 2, sentinels: 3, hosts: hosts.all });
   const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
@@ -214,40 +213,39 @@ test('connections follow sentinels that reach each other, not one that was cut o
   const confirmed = connect({ ...address, redisReplicasAck: 1 }, log);
   const opened = [connect(address, log), connectForQueue(address, log), confirmed];
   const leadsTo = (redis: Redis) => (redis as Single & { stream?: Socket }).stream?.remoteAddress;
-  try {
-    const [former, ...others] = hosts.all as [Host, Host, Host];
-    for (const redis of opened) {
-      await untilReady(redis, 30_000);
-      assert.equal(leadsTo(redis), former.ip);
-    }
-    for (const other of others) former.cutFrom(other);
-    await until(async () => (await own.primary()) !== own.servers[0], 'another server is the primary');
-    // One connection to the former primary may have been under way.
-    const seen = opened.map((redis) => {
-      const places: (string | undefined)[] = [];
-      redis.on('ready', () => places.push(leadsTo(redis)));
-      return places;
-    });
-    for (const redis of opened) {
-      // A process looks for the primary again when the server refuses or does not answer.
-      const looks = async () => {
-        await redis.set('looked', '1').catch(() => leaveServer(redis));
-        return redis.status === 'ready' && others.some(({ ip }) => ip === leadsTo(redis));
-      };
-      await until(looks, 'the connection leads to the new primary');
-    }
-    for (const places of seen)
-      assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
-    // The sentinel that was cut off still names the former primary, and does not count.
-    await until(
-      () => takeTurn(confirmed, 'turn', 10).catch(() => false),
-      'the sentinels confirm the new primary',
-    );
-  } finally {
+  context.after(async () => {
     for (const redis of opened) redis.disconnect();
     await own.remove();
     hosts.remove();
+  });
+  const [former, ...others] = hosts.all as [Host, Host, Host];
+  for (const redis of opened) {
+    await untilReady(redis, 30_000);
+    assert.equal(leadsTo(redis), former.ip);
   }
+  for (const other of others) former.cutFrom(other);
+  await until(async () => (await own.primary()) !== own.servers[0], 'another server is the primary');
+  // One connection to the former primary may have been under way.
+  const seen = opened.map((redis) => {
+    const places: (string | undefined)[] = [];
+    redis.on('ready', () => places.push(leadsTo(redis)));
+    return places;
+  });
+  for (const redis of opened) {
+    // A process looks for the primary again when the server refuses or does not answer.
+    const looks = async () => {
+      await redis.set('looked', '1').catch(() => leaveServer(redis));
+      return redis.status === 'ready' && others.some(({ ip }) => ip === leadsTo(redis));
+    };
+    await until(looks, 'the connection leads to the new primary');
+  }
+  for (const places of seen)
+    assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
+  // The sentinel that was cut off still names the former primary, and does not count.
+  await until(
+    () => takeTurn(confirmed, 'turn', 10).catch(() => false),
+    'the sentinels confirm the new primary',
+  );
 });
 
 /**
@@ -360,7 +358,7 @@ test('with REDIS_LOSS=go-on a primary that lacks commits is used, and the loss i
   assert.deepEqual(found, { before: stored, after: stored, lost: 1, holds: true });
 });
 
-test('a connection that hears of a take-over while it looks for the primary still connects to it', async () => {
+test('a connection that hears of a take-over while it looks for the primary still connects to it', async (context) => {
   const own = await startRedisReplicas({ replicas: 1, sentinels: 1 });
   const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
   const redis = connectForQueue({ redisUrl, redisCluster, redisSentinels }, log) as Single;
@@ -371,28 +369,27 @@ test('a connection that hears of a take-over while it looks for the primary stil
       readonly failoverDetector: Detector;
     };
   };
-  try {
-    await untilReady(redis, 10_000);
-    await until(() => connector.failoverDetector?.sentinels[0]?.client.status === 'ready', {
-      deadlineMs: 20_000,
-      what: 'the connection listens to the sentinel',
-    });
-    const [{ client }] = connector.failoverDetector.sentinels as [{ readonly client: Single }];
-    const resolve = connector.resolve.bind(connector);
-    let looks = 0;
-    connector.resolve = async (...asked) => {
-      looks += 1;
-      if (looks === 1) client.emit('message', '+switch-master', '');
-      return resolve(...asked);
-    };
-    await ask(own.servers[0]?.port ?? 0, 'client', 'kill', 'type', 'normal');
-    await until(() => looks > 0 && redis.status === 'ready', {
-      deadlineMs: 20_000,
-      what: 'the connection is ready again',
-    });
-    assert.equal(await redis.ping(), 'PONG');
-  } finally {
+  context.after(async () => {
     redis.disconnect();
     await own.remove();
-  }
+  });
+  await untilReady(redis, 10_000);
+  await until(() => connector.failoverDetector?.sentinels[0]?.client.status === 'ready', {
+    deadlineMs: 20_000,
+    what: 'the connection listens to the sentinel',
+  });
+  const [{ client }] = connector.failoverDetector.sentinels as [{ readonly client: Single }];
+  const resolve = connector.resolve.bind(connector);
+  let looks = 0;
+  connector.resolve = async (...asked) => {
+    looks += 1;
+    if (looks === 1) client.emit('message', '+switch-master', '');
+    return resolve(...asked);
+  };
+  await ask(own.servers[0]?.port ?? 0, 'client', 'kill', 'type', 'normal');
+  await until(() => looks > 0 && redis.status === 'ready', {
+    deadlineMs: 20_000,
+    what: 'the connection is ready again',
+  });
+  assert.equal(await redis.ping(), 'PONG');
 });

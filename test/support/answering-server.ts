@@ -1,9 +1,9 @@
 // A server in place of the service, for tests of what a client sends, when, and after which answer. It keeps the requests and answers
 // as the test says.
 
-import { createServer, type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingHttpHeaders } from 'node:http';
 import { gunzipSync } from 'node:zlib';
+import { bodyServer, listen } from '../harness/listen.js';
 
 export type Arrived = {
   readonly path: string;
@@ -33,28 +33,20 @@ export type AnsweringServer = {
 
 export async function startAnsweringServer(): Promise<AnsweringServer> {
   const arrived: Arrived[] = [];
-  const server = createServer((request, reply) => {
-    const pieces: Buffer[] = [];
-    request.on('data', (piece: Buffer) => pieces.push(piece));
-    request.once('end', async () => {
-      const { url = '', headers } = request;
-      const bytes = Buffer.concat(pieces);
-      const text = headers['content-encoding'] === 'gzip' ? gunzipSync(bytes) : bytes;
-      const one = { path: url, headers, body: JSON.parse(text.toString() || '{}'), atMs: performance.now() };
-      arrived.push(one);
-      const { status, body = {}, headers: more = {} } = await handle.answer(one);
-      reply.writeHead(status, more).end(typeof body === 'string' ? body : JSON.stringify(body));
-    });
+  const server = bodyServer(async (request, reply, bytes) => {
+    const { url = '', headers } = request;
+    const text = headers['content-encoding'] === 'gzip' ? gunzipSync(bytes) : bytes;
+    const one = { path: url, headers, body: JSON.parse(text.toString() || '{}'), atMs: performance.now() };
+    arrived.push(one);
+    const { status, body = {}, headers: more = {} } = await handle.answer(one);
+    reply.writeHead(status, more).end(typeof body === 'string' ? body : JSON.stringify(body));
   });
-  await new Promise<void>((settle) => server.listen(0, '127.0.0.1', settle));
+  const { url, stop } = await listen(server);
   const handle: AnsweringServer = {
-    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    baseUrl: url,
     arrived,
     answer: () => ({ status: 200 }),
-    close: () => {
-      server.close();
-      server.closeAllConnections();
-    },
+    close: stop,
   };
   return handle;
 }

@@ -2,8 +2,8 @@
 // are gone, and answers some requests itself or not at all.
 
 import { once } from 'node:events';
-import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
-import { freePort } from '../harness/free-port.js';
+import { type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
+import { bodyServer, listen } from '../harness/listen.js';
 
 export type SentMessage = {
   readonly type: string;
@@ -57,30 +57,16 @@ export type CollectFront = {
 
 /** Listens on a loopback port of its own in front of `target`, such as `http://127.0.0.1:8080`. */
 export async function startCollectFront(target: string): Promise<CollectFront> {
-  const port = await freePort();
   const seen: SeenRequest[] = [];
   const treatments = new Map<string, Treat>();
 
-  const server = createServer((incoming, reply) => {
-    const chunks: Buffer[] = [];
-    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
-    incoming.on('error', () => undefined);
-    incoming.on('end', () => {
-      const text = Buffer.concat(chunks).toString();
-      const path = incoming.url ?? '';
-      const method = incoming.method ?? '';
-      const batch = batchOf(method, path, text);
-      const one: SeenRequest = {
-        method,
-        path,
-        headers: incoming.headers,
-        text,
-        atMs: performance.now(),
-        ...batch,
-      };
-      seen.push(one);
-      void answer(one, reply).catch(() => reply.destroy());
-    });
+  const server = bodyServer((incoming, reply, body) => {
+    const text = body.toString();
+    const { url: path = '', method = '', headers } = incoming;
+    const batch = batchOf(method, path, text);
+    const one: SeenRequest = { method, path, headers, text, atMs: performance.now(), ...batch };
+    seen.push(one);
+    void answer(one, reply).catch(() => reply.destroy());
   });
 
   async function answer(one: SeenRequest, reply: ServerResponse): Promise<void> {
@@ -112,18 +98,14 @@ export async function startCollectFront(target: string): Promise<CollectFront> {
     }
   }
 
-  server.listen(port, '127.0.0.1');
-  await once(server, 'listening');
+  const { url, stop } = await listen(server);
   return {
-    url: `http://127.0.0.1:${port}`,
+    url,
     seen,
     batches: (appId) => seen.filter((one) => one.appId === appId),
     treat: (appId, treat) => void treatments.set(appId, treat),
     treatPath: (path, treat) => void treatments.set(path, treat),
-    close: () => {
-      server.close();
-      server.closeAllConnections();
-    },
+    close: stop,
   };
 }
 

@@ -55,7 +55,6 @@ export async function untilCopied(page: Page, isWanted: (text: string) => boolea
   await until(copied, 'the clipboard has the text');
 }
 
-/** Follows a link of the navigation. */
 export function openPage(page: Page, name: string): Promise<void> {
   return page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
 }

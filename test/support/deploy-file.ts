@@ -8,7 +8,6 @@ import { parseAllDocuments } from 'yaml';
 
 export const root = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** The path of a file in deploy/. */
 export function deployPath(...names: readonly string[]): string {
   return join(root, 'deploy', ...names);
 }
@@ -17,7 +16,6 @@ export function readDeployFile(...names: readonly string[]): string {
   return readFileSync(deployPath(...names), 'utf8');
 }
 
-/** The names of the files in a folder of deploy/ that have this ending. */
 export function listDeployFiles(folder: string, ending: string): string[] {
   return readdirSync(deployPath(folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith(ending))
@@ -35,7 +33,6 @@ export function parseYaml(text: string, what: string): unknown[] {
   });
 }
 
-/** The only document of a YAML file. */
 export function readYaml<Document>(...names: readonly string[]): Document {
   const documents = parseYaml(readDeployFile(...names), names.join('/'));
   assert.equal(documents.length, 1, names.join('/'));

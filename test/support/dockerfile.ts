@@ -158,7 +158,6 @@ const [everything, ...sentLines] = readFileSync(join(root, '.dockerignore'), 'ut
   .filter((line) => line !== '' && !line.startsWith('#'));
 assert.equal(everything, '*', '.dockerignore leaves out everything first');
 
-/** The paths that .dockerignore lets through. */
 const sent = sentLines.map((line) => {
   assert.match(line, /^![\w./-]+$/, '.dockerignore names plain paths');
   return join(root, line.slice(1));

@@ -12,7 +12,6 @@ import { root } from './deploy-file.js';
 /** The folders where Debian's packages install Java libraries, and where deploy/local/unpack.mjs unpacks them. */
 const folders = ['/usr/share/java', join(root, 'node_modules/.cache/sluice')];
 
-/** Starts a keeper; settles when it answers. */
 export async function startKeeper(): Promise<Child & { readonly port: number }> {
   const dir = tempDir('keeper');
   const port = await freePort();

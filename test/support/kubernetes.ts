@@ -65,7 +65,6 @@ export function findMistyped(manifests: readonly Manifest[]): string {
   return `${stdout}${stderr}`;
 }
 
-/** Whether an object has all labels of a selector. */
 export function selects(selector: Labels | undefined, labels: Labels | undefined): boolean {
   assert.ok(selector !== undefined && Object.keys(selector).length > 0, 'a selector selects by something');
   return Object.entries(selector).every(([name, value]) => labels?.[name] === value);

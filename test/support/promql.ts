@@ -17,7 +17,6 @@ export function selectorsOf(expression: string): Selector[] {
   }));
 }
 
-/** The labels that an expression groups by or joins on. */
 export function groupingLabelsOf(expression: string): string[] {
   return [...expression.matchAll(/\b(?:by|on|without|ignoring)\s*\(([^)]*)\)/g)]
     .flatMap(([, labels]) => String(labels).split(','))

@@ -10,7 +10,6 @@ import Provider from 'oidc-provider';
 export type Claims = Readonly<Record<string, unknown>>;
 
 export type TestProvider = {
-  /** The claims of people by their subject. */
   readonly people: Map<string, Claims>;
   /** The subject of the person who signs in next. */
   subject: string;

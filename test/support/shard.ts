@@ -69,7 +69,6 @@ export const noSuppressions: Suppressions = {
   close: () => undefined,
 };
 
-/** A submission of one group for an account. */
 export function submissionOf(group: Group, accountId = '1'): Submission {
   const registryVersion = Number.MAX_SAFE_INTEGER;
   return { accountId, registryVersion, groups: [group], renew: () => undefined };

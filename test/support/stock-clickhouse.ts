@@ -39,7 +39,6 @@ const sampledLogs = ['metric_log', 'latency_log', 'error_log', 'query_metric_log
 const unsizedLogs = ['query_views_log', 'backup_log', 's3queue_log', 'blob_storage_log'];
 
 export type StockOptions = {
-  /** The port of the native protocol. */
   readonly nativePort?: number;
   /** A file for users.d. */
   readonly users?: string;

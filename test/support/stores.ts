@@ -37,7 +37,6 @@ export async function startStore(options: RedisOptions = {}) {
   return { server, redis };
 }
 
-/** Starts both, with the schema in this database. */
 export async function startStores(database: string, options?: RedisOptions): Promise<Stores> {
   const [{ server: redisServer, redis }, clickhouseServer] = await Promise.all([
     startStore(options),

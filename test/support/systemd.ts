@@ -43,7 +43,6 @@ export function systemdAnalyze(folder: string, ...args: readonly string[]): { st
   return { status: status ?? -1, said: `${stdout}${stderr}` };
 }
 
-/** The values of a directive in a unit, in order. */
 export function valuesOf(unit: string, directive: string): string[] {
   const text = readFileSync(deployPath('systemd', unit), 'utf8');
   return text

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import type { Redis } from 'ioredis';
 import { withRedis } from '../harness/redis-client.js';
 
-/** The keys of Redis that hold a text, in their names or values. */
 export async function keysWith(sluice: { readonly redisUrl: string }, text: string): Promise<string[]> {
   return withRedis(sluice, async (redis) => {
     const found: string[] = [];

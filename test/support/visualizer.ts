@@ -1,6 +1,7 @@
 // A device and a page of the Event Visualizer, simulated by real requests and a real WebSocket.
 
 import { request } from 'node:http';
+import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import { until } from '../harness/wait.js';
 
@@ -19,13 +20,8 @@ export function post(url: string, body: unknown, from = '127.0.0.1'): Promise<An
     });
     sent.on('error', reject);
     sent.on('response', (reply) => {
-      let text = '';
-      reply.setEncoding('utf8').on('data', (part: string) => {
-        text += part;
-      });
-      reply.on('end', () => {
-        settle({ status: reply.statusCode ?? 0, body: JSON.parse(text) as Answer['body'] });
-      });
+      const { statusCode: status = 0 } = reply;
+      json(reply).then((its) => settle({ status, body: its as Answer['body'] }), reject);
     });
     sent.end(typeof body === 'string' ? body : JSON.stringify(body));
   });
@@ -63,9 +59,7 @@ export type LivePage = {
   readonly socket: WebSocket;
   /** Everything that the service has sent, in order. */
   readonly said: readonly Said[];
-  /** The code and reason with which the connection was closed; undefined while it is open. */
   closed(): { readonly code: number; readonly reason: string } | undefined;
-  /** Settles with the first message of this type. */
   heard(type: string, deadlineMs?: number): Promise<Said>;
   /** The device's messages that have been shown so far, in order. */
   shown(): Record<string, unknown>[];

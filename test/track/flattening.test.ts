@@ -35,7 +35,6 @@ const growing = (number: number, letter = 'k') => ({
 });
 const keyBytes = Object.keys(inner).reduce((sum, key) => sum + 1019 + key.length, 0);
 
-/** Posts a compressed body to the API; settles with the reply and the memory that the process took for it. */
 async function postCompressed(path: string, body: object) {
   const memoryMb = (name: 'VmRSS' | 'VmHWM') => {
     const status = readFileSync(`/proc/${api.pid}/status`, 'utf8');

@@ -375,8 +375,7 @@ test("stores one event for a key that is repeated after the workers were away an
   const [before, meanwhile] = [repeated.slice(0, 5), repeated.slice(5)];
   assertAccepted(await trackAll(before.map((event) => ({ event: 'away', ...event }))));
   await untilStored(sluice);
-  const [worker] = sluice.workers;
-  assert.ok(worker);
+  const worker = sluice.workers[0] ?? assert.fail();
   await worker.stop();
   assertAccepted(await trackAll(meanwhile.map((event) => ({ event: 'away', ...event }))));
   await withRedis(sluice, async (redis) => {

@@ -309,7 +309,6 @@ describe('a document', () => {
   });
 });
 
-/** The depth of a JSON text by its parsed value; undefined when it is not JSON. */
 function depthOf(json: string): number | undefined {
   const depthOfValue = (value: unknown): number =>
     typeof value === 'object' && value !== null

@@ -21,7 +21,6 @@ import { sharedSluice } from '../support/sluice.js';
 
 const sluice = await sharedSluice();
 const ledger = openLedger(sluice, sluice.appId);
-/** The ledger of another environment. */
 const other = openLedger(sluice, await createEnvironment(sluice));
 
 type Element = { event: string; identity: string } & Record<string, unknown>;
@@ -37,7 +36,6 @@ const bulk = (events: unknown, query = '') =>
 
 type Refusal = readonly [index: number, code: OutcomeCode, field?: string];
 
-/** Asserts what a reply says about refused elements. */
 function checkElements(reply: Reply, accepted: number, refusals: readonly Refusal[]): void {
   const body = reply.json as {
     accepted: number;

@@ -102,8 +102,7 @@ test('users, merges, properties and events are what a model of the requests says
   await Promise.all(
     sequences.map(async (requests, run) => {
       for (const [position, request] of requests.entries()) {
-        const model = models[run]?.[request.environment];
-        assert.ok(model);
+        const model = models[run]?.[request.environment] ?? assert.fail();
         await send(run, position, request, model);
       }
     }),
@@ -113,8 +112,7 @@ test('users, merges, properties and events are what a model of the requests says
   for (const [environment, appId] of appIds.entries()) {
     const stored = await readEnvironment(appId);
     for (const [run, requests] of sequences.entries()) {
-      const model = models[run]?.[environment];
-      assert.ok(model);
+      const model = models[run]?.[environment] ?? assert.fail();
       const what = () => JSON.stringify(requests.filter((request) => request.environment === environment));
       const message = `seed ${testSeed}, sequence ${run}, environment ${environment}`;
       try {

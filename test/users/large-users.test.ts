@@ -44,7 +44,6 @@ async function insert(row: string, identity: string, time: string, count: number
   });
 }
 
-/** The rows that ClickHouse reads for some work. */
 async function rowsReadBy(work: (client: ClickHouseClient) => Promise<unknown>): Promise<number> {
   let read = 0;
   const counting = new Proxy(client, {

@@ -46,7 +46,6 @@ type Case = {
   readonly name: string;
   /** The properties as JSON text, so that a case can be something that `JSON.stringify` would not write. */
   readonly properties: string;
-  /** What is stored; undefined when the request is refused. */
   readonly stored?: Readonly<Record<string, string>> | undefined;
   readonly code?: string;
 };

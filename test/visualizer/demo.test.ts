@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
+import { text as textOf } from 'node:stream/consumers';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { createEnvironment } from '../harness/accounts.js';
@@ -44,16 +45,11 @@ type Answer = {
 /** `fetch` does not let a Host header be chosen. */
 function get(path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
   return new Promise((settle, reject) => {
-    request(`${sluice.adminUrl}${path}`, { headers, agent: false }, (reply) => {
-      let text = '';
-      reply.setEncoding('utf8').on('data', (part: string) => {
-        text += part;
-      });
-      reply.on('end', () => {
-        const isJson = reply.headers['content-type'] === 'application/json';
-        const body = (isJson ? JSON.parse(text) : {}) as Answer['body'];
-        settle({ status: reply.statusCode ?? 0, headers: reply.headers, text, body });
-      });
+    request(`${sluice.adminUrl}${path}`, { headers, agent: false }, async (reply) => {
+      const text = await textOf(reply);
+      const isJson = reply.headers['content-type'] === 'application/json';
+      const body = (isJson ? JSON.parse(text) : {}) as Answer['body'];
+      settle({ status: reply.statusCode ?? 0, headers: reply.headers, text, body });
     })
       .on('error', reject)
       .end();
