@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
-import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { assertStoredOnce, newProducer, underLoad } from '../harness/fault-checks.js';
 import { type Load, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
@@ -21,37 +21,22 @@ const redis = connectTestRedis(sluice.redisUrl);
 
 after(() => redis.disconnect());
 
-/** Runs load on both API processes while `fault` happens, then checks every promise. */
-async function underLoad(fault: (load: Load) => Promise<void>): Promise<void> {
-  const producer = await newProducer(sluice);
-  const load = startLoad(producer, { targets: sluice.api.map(({ baseUrl }) => baseUrl) });
-  await whileRunning(load, async () => {
-    await load.more(100);
-    await fault(load);
-    await load.more(100);
-  });
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer);
-  producer.close();
-  for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse])
-    assert.ok(!child.output().includes(producer.mark), `${child.name} logs what was sent`);
-}
+const all = [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse];
 
-/** The pids of all other processes, which must not be restarted. */
-function pidsBut(...killed: readonly Child[]): number[] {
-  return [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse]
-    .filter((child) => !killed.includes(child))
-    .map(({ name, pid, running }) => {
-      assert.ok(running, `${name} ended`);
-      return pid;
-    });
+/** Runs load on both API processes while `fault` kills some; then checks every promise, and that no other process was restarted. */
+async function killUnderLoad(killed: readonly Child[], fault: (load: Load) => Promise<void>) {
+  const others = all.filter((child) => !killed.includes(child));
+  const pids = others.map(({ pid }) => pid);
+  await underLoad(sluice, redis, fault);
+  assert.deepEqual(
+    others.map(({ name, pid, running }) => (running ? pid : `${name} ended`)),
+    pids,
+  );
 }
 
 test('stores every acknowledged event once when an API process is killed', async () => {
-  const [killed] = sluice.api;
-  assert.ok(killed);
-  const others = pidsBut(killed);
-  await underLoad(async (load) => {
+  const killed = sluice.api[0] ?? assert.fail();
+  await killUnderLoad([killed], async (load) => {
     for (let round = 0; round < 2; round += 1) {
       await killed.kill9();
       await load.more(100);
@@ -59,14 +44,11 @@ test('stores every acknowledged event once when an API process is killed', async
       await load.more(100);
     }
   });
-  assert.deepEqual(pidsBut(killed), others);
 });
 
 test('stores every acknowledged event once when API processes die at each step of a commit', async () => {
-  const [dying] = sluice.api;
-  assert.ok(dying);
-  const others = pidsBut(dying);
-  await underLoad(async (load) => {
+  const dying = sluice.api[0] ?? assert.fail();
+  await killUnderLoad([dying], async (load) => {
     for (const point of ['commit_packed', 'commit_sent', 'commit_answered', 'group_answered']) {
       // It may die before it is ready.
       await dying.restart({ CRASH_AT: `${point}:5` }).catch(() => undefined);
@@ -75,25 +57,20 @@ test('stores every acknowledged event once when API processes die at each step o
     }
     await dying.restart();
   });
-  assert.deepEqual(pidsBut(dying), others);
 });
 
-test('stores every acknowledged event once when all workers are killed', async () => {
-  const others = pidsBut(...sluice.workers);
-  await underLoad(async (load) => {
+test('stores every acknowledged event once when all workers are killed', () =>
+  killUnderLoad(sluice.workers, async (load) => {
     for (let round = 0; round < 2; round += 1) {
       await load.more(150);
       await Promise.all(sluice.workers.map((worker) => worker.kill9()));
       await load.more(100);
       await Promise.all(sluice.workers.map((worker) => worker.restart()));
     }
-  });
-  assert.deepEqual(pidsBut(...sluice.workers), others);
-});
+  }));
 
-test('stores every acknowledged event once when ClickHouse is killed, and lacks a table when it is back', async () => {
-  const others = pidsBut(sluice.clickhouse);
-  await underLoad(async (load) => {
+test('stores every acknowledged event once when ClickHouse is killed, and lacks a table when it is back', () =>
+  killUnderLoad([sluice.clickhouse], async (load) => {
     await load.more(87);
     await sluice.clickhouse.kill9();
     await load.more(50);
@@ -105,32 +82,25 @@ test('stores every acknowledged event once when ClickHouse is killed, and lacks 
     await load.more(50);
     await sluice.clickhouse.restart();
     await sluice.rows('RENAME TABLE stored_events_away TO stored_events');
-  });
-  assert.deepEqual(pidsBut(sluice.clickhouse), others);
-});
+  }));
 
-test('stores every acknowledged event once when Redis is killed', async () => {
-  const others = pidsBut(sluice.redis);
-  await underLoad(async (load) => {
+test('stores every acknowledged event once when Redis is killed', () =>
+  killUnderLoad([sluice.redis], async (load) => {
     for (let round = 0; round < 2; round += 1) {
       await load.more(150);
       await sluice.redis.kill9();
       await sluice.redis.restart();
       await load.more(100);
     }
-  });
-  assert.deepEqual(pidsBut(sluice.redis), others);
-});
+  }));
 
-test('stores every acknowledged event once when everything is killed at once', async () => {
-  const all = [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse];
-  await underLoad(async (load) => {
+test('stores every acknowledged event once when everything is killed at once', () =>
+  killUnderLoad(all, async (load) => {
     await Promise.all(all.map((child) => child.kill9()));
     await Promise.all([sluice.redis.restart(), sluice.clickhouse.restart()]);
     await Promise.all([...sluice.api, ...sluice.workers].map((child) => child.restart()));
     await load.more(100);
-  });
-});
+  }));
 
 test('an API process that is asked to end answers every request that it accepted, and ends', async () => {
   const [ended, other] = sluice.api;
@@ -142,17 +112,14 @@ test('an API process that is asked to end answers every request that it accepted
     return ended.sigterm();
   });
   assert.deepEqual(exit, { code: 0, signal: null });
-  await untilDrained(sluice, redis);
   // A request without an answer was never accepted, so a producer may send the same event again.
-  await assertKept(sluice, producer, { unansweredAbsent: true });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { unansweredAbsent: true });
   await ended.restart();
 });
 
 test('a worker that is asked to end finishes what it is storing, and ends', async () => {
-  const [ended] = sluice.workers;
-  assert.ok(ended);
-  await underLoad(async (load) => {
+  const ended = sluice.workers[0] ?? assert.fail();
+  await killUnderLoad([ended], async (load) => {
     const exit = await ended.sigterm();
     assert.deepEqual(exit, { code: 0, signal: null });
     await load.more(100);

@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { shardKeys } from '../../src/redis/keys.js';
 import type { SentEvent } from '../harness/endpoints.js';
-import { assertKept, newProducer, unknownMax, untilDrained } from '../harness/fault-checks.js';
-import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../harness/load.js';
+import { assertStoredOnce, newProducer, underLoad, unknownMax } from '../harness/fault-checks.js';
+import type { Outcome, Request } from '../harness/load.js';
 import { until } from '../harness/wait.js';
 import { redisWorld } from '../support/redis-world.js';
 
@@ -18,21 +18,6 @@ afterEach(async () => {
   await redis.config('SET', 'maxmemory', String(1024 ** 3));
   await redis.config('SET', 'proto-max-bulk-len', '512mb');
 });
-
-/** Runs load while `fault` happens; then checks every promise. */
-async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly Request[]> {
-  const producer = await newProducer(sluice);
-  const load = startLoad(producer, { targets: [sluice.baseUrl] });
-  await whileRunning(load, async () => {
-    await load.more(100);
-    await fault(load);
-    await load.more(100);
-  });
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer);
-  producer.close();
-  return producer.settled;
-}
 
 /** Allows unknown outcomes: these faults happen again and again, and leave more of them than a single pause does. */
 function assertNoneUnavailable(requests: readonly Request[], more: readonly Outcome[] = []): void {
@@ -46,7 +31,7 @@ function assertNoneUnavailable(requests: readonly Request[], more: readonly Outc
 }
 
 test('answers 503 overloaded while Redis is out of memory, stores nothing in part, and continues', async () => {
-  const requests = await underLoad(async (load) => {
+  const { settled } = await underLoad(sluice, redis, async (load) => {
     for (let round = 0; round < 3; round += 1) {
       await redis.config('SET', 'maxmemory', '1');
       await load.more(50, { outcomes: ['overloaded'] });
@@ -54,10 +39,10 @@ test('answers 503 overloaded while Redis is out of memory, stores nothing in par
       await load.more(50);
     }
   });
-  assertNoneUnavailable(requests, ['overloaded']);
+  assertNoneUnavailable(settled, ['overloaded']);
 });
 
-test('drains accepted records after Redis ran out of memory', {}, async () => {
+test('drains accepted records after Redis ran out of memory', async () => {
   const producer = await newProducer(sluice);
   for (const worker of sluice.workers) worker.sigstop();
   const send = () => producer.send(sluice.baseUrl, [producer.nextEvent(), producer.nextEvent()]);
@@ -72,19 +57,17 @@ test('drains accepted records after Redis ran out of memory', {}, async () => {
     'the segments are stored although Redis is full',
   );
   await redis.config('SET', 'maxmemory', '0');
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer, { acknowledgedMin: 1 });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { acknowledgedMin: 1 });
 });
 
 test('continues without an error when Redis forgets its scripts', async () => {
-  const requests = await underLoad(async (load) => {
+  const { settled } = await underLoad(sluice, redis, async (load) => {
     for (let round = 0; round < 10; round += 1) {
       await redis.script('FLUSH');
       await load.more(30);
     }
   });
-  assertNoneUnavailable(requests);
+  assertNoneUnavailable(settled);
 });
 
 async function deleteQueueKeys(): Promise<number> {
@@ -93,17 +76,17 @@ async function deleteQueueKeys(): Promise<number> {
 }
 
 test('stores everything although the jobs are deleted again and again', async () => {
-  const requests = await underLoad(async (load) => {
+  const { settled } = await underLoad(sluice, redis, async (load) => {
     for (let round = 0; round < 10; round += 1) {
       await until(async () => (await deleteQueueKeys()) > 0, 'there are jobs');
       await load.more(40);
     }
   });
-  assertNoneUnavailable(requests);
+  assertNoneUnavailable(settled);
 });
 
 test('stores everything when the jobs are deleted while a worker is stopped in the middle', async () => {
-  await underLoad(async (load) => {
+  await underLoad(sluice, redis, async (load) => {
     for (const worker of sluice.workers) worker.sigstop();
     await load.more(100);
     await deleteQueueKeys();
@@ -113,12 +96,12 @@ test('stores everything when the jobs are deleted while a worker is stopped in t
 });
 
 test('a worker far away from Redis stores no segment that still grows', async () => {
-  const requests = await underLoad(async (load) => {
+  const { settled } = await underLoad(sluice, redis, async (load) => {
     proxy.delay(40);
     await load.more(1_500, { deadlineMs: 180_000 });
     proxy.pass();
   });
-  assertNoneUnavailable(requests);
+  assertNoneUnavailable(settled);
 });
 
 test('a key whose event could not be appended does not count as known later', async () => {
@@ -145,7 +128,5 @@ test('a key whose event could not be appended does not count as known later', as
   const repeated = await producer.send(sluice.baseUrl, events);
   assert.equal(repeated.outcome, 'acknowledged');
   for (const worker of sluice.workers) worker.sigcont();
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer, { acknowledgedMin: 2 });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { acknowledgedMin: 2 });
 });

@@ -51,8 +51,7 @@ after(async () => {
 });
 
 test('API and worker replace connections that died silently, and continue', {}, async () => {
-  const [api] = sluice.api;
-  assert.ok(api);
+  const api = sluice.api[0] ?? assert.fail();
   const producer = await newProducer(sluice);
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
   let others: readonly Request[] = [];

@@ -6,9 +6,10 @@ import { shardKeys } from '../../src/redis/keys.js';
 import {
   answerMsMax,
   assertAnsweredInTime,
-  assertKept,
+  assertStoredOnce,
   newProducer,
   readMetric,
+  underLoad,
   untilDrained,
 } from '../harness/fault-checks.js';
 import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../harness/load.js';
@@ -24,26 +25,16 @@ afterEach(() => {
   for (const child of [server, ...sluice.workers]) child.sigcont();
 });
 
-/** Runs load while `fault` happens; then checks every promise, and that no process was replaced. */
-async function underLoad(fault: (load: Load) => Promise<void>): Promise<readonly Request[]> {
+/** Runs load while `fault` happens; then checks every promise and every answer, and that no process was replaced. */
+async function checkUnderLoad(fault: (load: Load) => Promise<void>): Promise<void> {
   const children = [...sluice.api, ...sluice.workers];
   const pids = children.map(({ pid }) => pid);
-  const producer = await newProducer(sluice);
-  const load = startLoad(producer, { targets: [sluice.baseUrl] });
-  await whileRunning(load, async () => {
-    await load.more(100);
-    await fault(load);
-    await load.more(100);
-  });
-  const requests = await load.stop();
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer);
-  producer.close();
+  const { settled } = await underLoad(sluice, redis, fault);
   assert.deepEqual(
     children.map(({ pid, running }) => running && pid),
     pids,
   );
-  return requests;
+  assertAsPromised(settled);
 }
 
 function assertAsPromised(requests: readonly Request[]): void {
@@ -57,35 +48,25 @@ function assertAsPromised(requests: readonly Request[]): void {
   );
 }
 
-test('answers 503 in time while Redis is stopped, and continues when it is back', async () => {
-  const requests = await underLoad(async (load) => {
-    await server.stop();
-    await load.more(12, { outcomes: unavailable });
-    await server.restart();
-  });
-  assertAsPromised(requests);
-});
+for (const [what, begin, end] of [
+  ['Redis is stopped, and continues when it is back', () => server.stop(), () => server.restart()],
+  ['Redis hangs, and continues afterwards', () => server.sigstop(), () => server.sigcont()],
+  [
+    'nothing passes between API and Redis, and continues when data passes again',
+    () => proxy.blackHole(),
+    () => proxy.pass(),
+  ],
+] as const) {
+  test(`answers 503 in time while ${what}`, () =>
+    checkUnderLoad(async (load) => {
+      await begin();
+      await load.more(12, { outcomes: unavailable });
+      await end();
+    }));
+}
 
-test('answers 503 in time while Redis hangs, and continues afterwards', async () => {
-  const requests = await underLoad(async (load) => {
-    server.sigstop();
-    await load.more(12, { outcomes: unavailable });
-    server.sigcont();
-  });
-  assertAsPromised(requests);
-});
-
-test('answers 503 in time while nothing passes between API and Redis, and continues when data passes again', async () => {
-  const requests = await underLoad(async (load) => {
-    proxy.blackHole();
-    await load.more(12, { outcomes: unavailable });
-    proxy.pass();
-  });
-  assertAsPromised(requests);
-});
-
-test('answers 503 in time while every connection to Redis is reset, and continues afterwards', async () => {
-  const requests = await underLoad(async (load) => {
+test('answers 503 in time while every connection to Redis is reset, and continues afterwards', () =>
+  checkUnderLoad(async (load) => {
     for (let round = 0; round < 5; round += 1) {
       proxy.reset();
       await load.more(20);
@@ -93,9 +74,7 @@ test('answers 503 in time while every connection to Redis is reset, and continue
     proxy.cut();
     await load.more(12, { outcomes: unavailable });
     proxy.pass();
-  });
-  assertAsPromised(requests);
-});
+  }));
 
 function filler(bytes: number): Record<string, string> {
   const parts = Array.from({ length: Math.ceil(bytes / 1000) }, (_, i) => [`filler ${i}`, 'x'.repeat(1000)]);
@@ -107,8 +86,7 @@ async function acceptedRows(): Promise<number> {
 }
 
 test('repeats a commit whose reply was lost under its number, and stores its events once', async () => {
-  const [api] = sluice.api;
-  assert.ok(api);
+  const api = sluice.api[0] ?? assert.fail();
   const countRepeats = async () => (await readMetric(api, 'sluice_commit_repeats_total')) ?? 0;
   const repeatsBefore = await countRepeats();
   const producer = await newProducer(sluice);
@@ -146,14 +124,11 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
     'a commit is repeated before its deadline',
   );
   for (const worker of sluice.workers) worker.sigcont();
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer, { acknowledgedMin: 1 });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { acknowledgedMin: 1 });
 });
 
 test('does not report a request as refused that a late copy of its commit may still store', async () => {
-  const [api] = sluice.api;
-  assert.ok(api);
+  const api = sluice.api[0] ?? assert.fail();
   const producer = await newProducer(sluice);
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   await untilDrained(sluice, redis);
@@ -173,13 +148,11 @@ test('does not report a request as refused that a late copy of its commit may st
     (await sluice.rows(`SELECT 1 FROM events WHERE app_id = '${producer.appId}'`)).length === 2;
   await until(stored, 'the first copy arrived and is stored');
   assert.equal(outcome, 'unknown');
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer, { acknowledgedMin: 1 });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { acknowledgedMin: 1 });
 });
 
-test('stores everything once while replies of Redis are lost again and again', async () => {
-  const requests = await underLoad(async (load) => {
+test('stores everything once while replies of Redis are lost again and again', () =>
+  checkUnderLoad(async (load) => {
     for (let round = 0; round < 8; round += 1) {
       const sent = proxy.bytesReceived;
       proxy.dropReplies();
@@ -195,13 +168,10 @@ test('stores everything once while replies of Redis are lost again and again', a
     proxy.dropReplies();
     await load.more(12, { outcomes: unavailable });
     proxy.pass();
-  });
-  assertAsPromised(requests);
-});
+  }));
 
 test('answers 503, not 400, for a known environment when an API process starts without Redis', async () => {
-  const [api] = sluice.api;
-  assert.ok(api);
+  const api = sluice.api[0] ?? assert.fail();
   const producer = await newProducer(sluice);
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   await api.stop();
@@ -220,9 +190,7 @@ test('answers 503, not 400, for a known environment when an API process starts w
   assertAsPromised(refused);
   assert.ok(Math.min(...refused.map(({ tookMs }) => tookMs)) <= answerMsMax);
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer, { acknowledgedMin: 2 });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { acknowledgedMin: 2 });
 });
 
 test('answers 503, not 400, in time for an environment created while nothing passes between API and Redis', async () => {
@@ -239,7 +207,5 @@ test('answers 503, not 400, in time for an environment created while nothing pas
   for (const { outcome, status, code } of requests)
     assert.ok(unavailable.includes(outcome), `${status} ${code}`);
   assertAsPromised(requests);
-  await untilDrained(sluice, redis);
-  await assertKept(sluice, producer, { acknowledgedMin: 20 });
-  producer.close();
+  await assertStoredOnce(sluice, redis, producer, { acknowledgedMin: 20 });
 });

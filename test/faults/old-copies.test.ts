@@ -53,7 +53,6 @@ type Event = { readonly identity: string; readonly idempotency_key: string };
 const eventsOf = (name: string, count: number, identity = name): Event[] =>
   Array.from({ length: count }, (_, number) => ({ identity, idempotency_key: `${name}-${number}` }));
 
-/** Sends each event in its own request; settles with the number of answers by status. */
 async function send(appId: string, events: readonly Event[]): Promise<Record<number, number>> {
   const statuses: Record<number, number> = {};
   for (const event of events) {

@@ -88,7 +88,6 @@ async function untilDrained(): Promise<void> {
   }
 }
 
-/** The shards that a master holds. */
 async function shardsOf(master: RedisHandle): Promise<number[]> {
   const held: number[] = [];
   for (let shard = 0; shard < shards; shard += 1) {

@@ -95,7 +95,6 @@ const impatient = `
   }
   console.log('goes on');`;
 
-/** The path of a compiled file. */
 function at(path: string): string {
   return fileURLToPath(new URL(`../../${path}`, import.meta.url));
 }

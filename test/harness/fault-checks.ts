@@ -9,9 +9,12 @@ import {
   countOutcomes,
   createProducer,
   type Invocation,
+  type Load,
   type Producer,
   type Request,
   type Settlement,
+  startLoad,
+  whileRunning,
 } from './load.js';
 import type { ApiHandle, SluiceHandle } from './services.js';
 import { until } from './wait.js';
@@ -128,6 +131,35 @@ export async function assertKept(
     const at = child.output().indexOf(producer.mark);
     assert.equal(at, -1, `${child.name} logs what was sent: ${child.output().slice(at - 300, at + 100)}`);
   }
+}
+
+/** Settles when everything is stored; asserts that it is what the producer was promised, and closes the producer. */
+export async function assertStoredOnce(
+  sluice: SluiceHandle,
+  redis: Redis,
+  producer: Producer,
+  options: CheckOptions = {},
+): Promise<void> {
+  await untilDrained(sluice, redis);
+  await assertKept(sluice, producer, options);
+  producer.close();
+}
+
+/** Runs load while `fault` happens, and then checks every promise; settles with the closed producer of the load. */
+export async function underLoad(
+  sluice: SluiceHandle,
+  redis: Redis,
+  fault: (load: Load) => Promise<void>,
+): Promise<Producer> {
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: sluice.api.map(({ baseUrl }) => baseUrl) });
+  await whileRunning(load, async () => {
+    await load.more(100);
+    await fault(load);
+    await load.more(100);
+  });
+  await assertStoredOnce(sluice, redis, producer);
+  return producer;
 }
 
 function asAbsent(request: Invocation & Partial<Settlement>): Invocation & Partial<Settlement> {
