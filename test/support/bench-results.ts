@@ -45,12 +45,10 @@ export function runOf(cpuSum: number, parts: Partial<ThroughputRun> = {}): Throu
   };
 }
 
-/** One way, with one run for each cost. */
 export function wayOf(name: string, ...cpuSums: readonly number[]): WayRuns {
   return { name, what: name, subject: 'sluice', runs: cpuSums.map((cpuSum) => runOf(cpuSum)) };
 }
 
-/** Runs of the service with commits of 25 events. */
 export function withCommits(name: string, ...cpuSums: readonly number[]): WayRuns {
   const runs = cpuSums.map((cpuSum) =>
     runOf(cpuSum, {

@@ -2,8 +2,8 @@
 // must fail.
 
 import assert from 'node:assert/strict';
-import { Agent, createServer, request as send } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { Agent, request as send } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { type Deployment, processNames, startDeployment } from '../../bench/deployment/deployment.js';
 import { assertStored } from '../../bench/deployment/stored.js';
@@ -11,6 +11,7 @@ import { BenchError } from '../../bench/failure.js';
 import type { Progress } from '../../bench/progress.js';
 import { runThroughput, type ThroughputOptions } from '../../bench/throughput/throughput.js';
 import { sluiceWays } from '../../bench/throughput/ways.js';
+import { bodyServer, listen } from '../harness/listen.js';
 
 type Fault = 'none' | 'swallow' | 'double';
 
@@ -18,39 +19,33 @@ const agent = new Agent({ keepAlive: true });
 /** What happens to the next request only. */
 let fault: Fault = 'none';
 let deployment: Deployment;
-const proxy = createServer((incoming, outgoing) => {
-  const parts: Buffer[] = [];
-  incoming.on('data', (part: Buffer) => parts.push(part));
-  incoming.on('end', () => {
-    const body = Buffer.concat(parts);
-    const now = fault;
-    fault = 'none';
-    if (now === 'swallow') return void outgoing.end('{}');
-    const pass = (answer: (status: number, text: string) => void) => {
-      const headers = { 'content-type': 'application/json', 'content-length': body.length };
-      const onward = send(`${deployment.url}${incoming.url}`, { method: 'POST', agent, headers }, (reply) => {
-        let text = '';
-        reply.setEncoding('utf8').on('data', (piece) => {
-          text += piece;
-        });
-        reply.on('end', () => answer(reply.statusCode ?? 0, text));
-      });
-      onward.on('error', () => answer(502, ''));
-      onward.end(body);
-    };
-    const reply = (status: number, text: string) => outgoing.writeHead(status).end(text);
-    if (now === 'double') pass(() => pass(reply));
-    else pass(reply);
-  });
+const proxy = bodyServer((incoming, outgoing, body) => {
+  const now = fault;
+  fault = 'none';
+  if (now === 'swallow') return void outgoing.end('{}');
+  const pass = (answer: (status: number, text: string) => void) => {
+    const headers = { 'content-type': 'application/json', 'content-length': body.length };
+    const onward = send(
+      `${deployment.url}${incoming.url}`,
+      { method: 'POST', agent, headers },
+      async (reply) => answer(reply.statusCode ?? 0, await text(reply)),
+    );
+    onward.on('error', () => answer(502, ''));
+    onward.end(body);
+  };
+  const reply = (status: number, its: string) => outgoing.writeHead(status).end(its);
+  if (now === 'double') pass(() => pass(reply));
+  else pass(reply);
 });
+
+let front: Awaited<ReturnType<typeof listen>>;
 
 before(async () => {
   deployment = await startDeployment();
-  await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening));
+  front = await listen(proxy);
 });
 after(async () => {
-  proxy.closeAllConnections();
-  proxy.close();
+  front?.stop();
   agent.destroy();
   await deployment?.stop();
 });
@@ -63,7 +58,6 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
   const way = sluiceWays.find((candidate) => candidate.name === name);
   assert.ok(way !== undefined);
   const [appId = ''] = await deployment.addEnvironments(1, way.limits);
-  const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
   // The measured part of the run calls `during` when it begins.
   const progress: Progress = {
     say: () => undefined,
@@ -73,7 +67,7 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
     },
   };
   const run = runThroughput({
-    subject: { ...deployment, url },
+    subject: { ...deployment, url: front.url },
     way,
     appIds: [appId],
     seconds: 0.3,

@@ -93,6 +93,13 @@ function kinds(
 
 const ada = [{ identity: 'ada' }];
 
+/** A loss of Redis in which these records and no others were lost, and no deletion was kept. */
+function lossOf(fromMs: number, toMs: number, ...markers: readonly string[]) {
+  return { fromMs, toMs, markers: new Set(markers), keptDeletions: new Set<string>() };
+}
+
+const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
+
 test('records that were acknowledged before a deletion was submitted have to be gone', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];
@@ -224,7 +231,7 @@ test('an identification that was sent again under its key is the one that was ac
     sent('collect', merged, [10, 11]),
     sent('track', late, [10, 11]),
   ];
-  const emptied = [{ fromMs: 8, toMs: 9, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(8, 9)];
   const around = [deletion(ada, [4, 5]), deletion(ada, [12, 13])];
   for (const rows of [[rowOf(late)], []]) assert.deepEqual(kinds(forgotten, rows, around, { emptied }), []);
   assert.deepEqual(kinds(forgotten, [], around), ['over-deleted']);
@@ -284,7 +291,7 @@ test('a merge that went with an emptied Redis may be forgotten by a later deleti
   const merged = merge('7', 'ada');
   const event = eventOfUserId('a', '7');
   const history = [sent('identify', merged, [0, 1]), sent('track', event, [0, 1])];
-  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(2, 3, '7 is ada')];
   for (const rows of [[rowOf(event)], []]) {
     assert.deepEqual(kinds(history, rows, [deletion(ada, [4, 5])], { emptied }), []);
   }
@@ -299,7 +306,7 @@ test('a repeat of a deleted record is not stored', () => {
 });
 
 test('records that only Redis had when it was emptied may be missing, and their repeats stored, but no key twice', () => {
-  const emptied = [{ fromMs: 2, toMs: 3, markers: new Set(['a']), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(2, 3, 'a')];
   const lost = eventOf('a');
   const kept = eventOf('b');
   const history = [sent('track', lost, [0, 1]), sent('track', kept, [0, 1])];
@@ -335,13 +342,10 @@ test('a record that a store lost has to be stored once it is acknowledged again,
   assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(other)], {}), ['not the first']);
   const kept = [{ fromMs: 2, toMs: 6, markers: new Set(['c']) }];
   assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(other)], { setBack: kept }), ['not the first']);
-  const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(2, 6, 'a')];
   assert.deepEqual(found(sent('track', key, [7, 8]), [], { emptied }), ['lost']);
   // A record that is acknowledged again may be lost again.
-  const again = [
-    ...emptied,
-    { fromMs: 9, toMs: 12, markers: new Set(['b']), keptDeletions: new Set<string>() },
-  ];
+  const again = [...emptied, lossOf(9, 12, 'b')];
   assert.deepEqual(found(sent('track', other, [7, 8]), [], { emptied: again }), []);
   assert.deepEqual(found(sent('track', other, [13, 14]), [], { emptied: again }), ['lost']);
 });
@@ -352,7 +356,7 @@ test('a deletion may take the record that had the key next, after a store lost t
   const history = [sent('track', first, [0, 1]), sent('track', next, [7, 8])];
   const found = (users: Submission['users'], markers: readonly string[]) =>
     kinds(history, [], [deletion(users, [9, 10])], {
-      emptied: [{ fromMs: 2, toMs: 6, markers: new Set(markers), keptDeletions: new Set<string>() }],
+      emptied: [lossOf(2, 6, ...markers)],
     });
   const bob = [{ identity: 'bob' }];
   assert.deepEqual(found(bob, ['a']), []);
@@ -366,7 +370,7 @@ test('a deletion may take the record that had the key next, after a store lost t
 
 test('a record that a store lost need not be stored when it is sent again about a user who is suppressed by then', () => {
   const event = { ...eventOfUserId('a', '7'), idempotency_key: 'key' };
-  const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(2, 6, 'a')];
   const found = (more: Partial<Evidence>) =>
     kinds([sent('track', event, [0, 1]), sent('track', event, [7, 8])], [], [], { emptied, ...more });
   const user = { user_id: '7', identity: 'ada' };
@@ -384,19 +388,13 @@ test('a record that a store lost need not be stored when it is sent again about 
 test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];
-  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
-  const lossOf = (...ids: string[]) => ({
-    fromMs: 10,
-    toMs: 20,
-    markers: new Set<string>(),
-    keptDeletions: new Set(ids),
-  });
+  const lossKeeping = (...ids: string[]) => ({ ...lossOf(10, 20), keptDeletions: new Set(ids) });
   const after = (
     polls: Submission['polls'],
     rows: StoredEvent[],
     ids: string[],
     more: Partial<Submission> = {},
-  ) => kinds(history, rows, [deletion(ada, [2, 3], { polls, ...more })], { emptied: [lossOf(...ids)] });
+  ) => kinds(history, rows, [deletion(ada, [2, 3], { polls, ...more })], { emptied: [lossKeeping(...ids)] });
 
   assert.deepEqual(after([poll(4, 'pending'), poll(12, '401'), poll(30, 'complete')], [], ['a']), []);
   assert.deepEqual(after([poll(30, 'complete')], [rowOf(event)], ['a']), ['resurrected']);
@@ -410,7 +408,7 @@ test('a request that ClickHouse had with its targets when Redis was emptied has 
     }
   }
   // A request that came back after a first loss has to come back after a second one.
-  const emptied = [lossOf('a'), { ...lossOf(), fromMs: 40, toMs: 50 }];
+  const emptied = [lossKeeping('a'), lossOf(40, 50)];
   const twice = [deletion(ada, [2, 3], { polls: [poll(60, 'pending')], state: 'targets_lost' })];
   assert.deepEqual(kinds(history, [], twice, { emptied }), ['targets lost']);
 });
@@ -418,8 +416,7 @@ test('a request that ClickHouse had with its targets when Redis was emptied has 
 test('a request that was reported complete stays complete when Redis is emptied', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];
-  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
-  const emptied = [{ fromMs: 10, toMs: 20, markers: new Set<string>(), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(10, 20)];
   const after = (...polls: Submission['polls']) =>
     kinds(history, [], [deletion(ada, [2, 3], { polls: [poll(5, 'complete'), ...polls] })], { emptied });
   assert.deepEqual(after(poll(30, 'complete')), []);
@@ -443,7 +440,6 @@ test('a window with more records than its limit is reported, a full one is not',
 });
 
 test('a status that goes back, is unknown, or never becomes complete is reported', () => {
-  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
   const polled = (...polls: Submission['polls']) => kinds([], [], [deletion(ada, [2, 3], { polls })]);
   assert.deepEqual(polled(poll(4, 'pending'), poll(6, ''), poll(8, '503'), poll(10, 'complete')), []);
   assert.deepEqual(polled(poll(4, 'complete'), poll(6, 'pending')), ['status went back']);
@@ -469,7 +465,7 @@ test('a record about a suppressed user that is stored is reported', () => {
   assert.deepEqual(stored('x-named-1'), ['stored though suppressed']);
   assert.deepEqual(stored('x-merged-2'), ['stored though suppressed']);
   // Redis may have lost the merges from before the suppression.
-  const emptied = [{ fromMs: 1, toMs: 2, markers: new Set(['7 is ada']), keptDeletions: new Set<string>() }];
+  const emptied = [lossOf(1, 2, '7 is ada')];
   assert.deepEqual(stored('x-named-1', { emptied }), ['stored though suppressed']);
   assert.deepEqual(stored('x-merged-2', { emptied }), []);
 });
@@ -505,7 +501,6 @@ test('a call that is missing, too early or not genuine is reported', () => {
     const callbacks = { calls: [{ atMs, signature, body }], secret: 's' };
     return kinds([], [], [deletion(ada, [2, 3], { polls })], { callbacks });
   };
-  const poll = (invokedMs: number, status: string) => ({ invokedMs, settledMs: invokedMs + 1, status });
   const polls = [poll(4, 'pending'), poll(8, 'complete')];
   assert.deepEqual(called(6, 's', {}, polls), []);
   assert.deepEqual(called(3, 's', {}, polls), ['called too early']);
@@ -553,26 +548,25 @@ test('the clock of a Redis can jump while it runs, for its scripts and for expir
   const clock = createRedisClock();
   const server = await startRedis({ env: clock.env });
   const redis = new Redis(server.url);
-  try {
-    const offsetS = async () => {
-      const [seconds] = (await redis.eval("return redis.call('TIME')", 0)) as [string];
-      return Number(seconds) - Date.now() / 1000;
-    };
-    assert.ok(Math.abs(await offsetS()) < 60);
-    await redis.set('key', 'value', 'EX', 3_600);
-    clock.moveBy(90_000);
-    assert.ok(Math.abs((await offsetS()) - 90_000) < 60);
-    assert.equal(await redis.exists('key'), 0);
-    await server.kill9();
-    await server.restart();
-    assert.ok(Math.abs((await offsetS()) - 90_000) < 60, 'a restart keeps it');
-    clock.moveBy(-90_000);
-    assert.ok(Math.abs(await offsetS()) < 60);
-  } finally {
+  context.after(async () => {
     redis.disconnect();
     await server.remove();
     clock.remove();
-  }
+  });
+  const offsetS = async () => {
+    const [seconds] = (await redis.eval("return redis.call('TIME')", 0)) as [string];
+    return Number(seconds) - Date.now() / 1000;
+  };
+  assert.ok(Math.abs(await offsetS()) < 60);
+  await redis.set('key', 'value', 'EX', 3_600);
+  clock.moveBy(90_000);
+  assert.ok(Math.abs((await offsetS()) - 90_000) < 60);
+  assert.equal(await redis.exists('key'), 0);
+  await server.kill9();
+  await server.restart();
+  assert.ok(Math.abs((await offsetS()) - 90_000) < 60, 'a restart keeps it');
+  clock.moveBy(-90_000);
+  assert.ok(Math.abs(await offsetS()) < 60);
 });
 
 test('a schedule without one of its faults keeps the others as they are', () => {
@@ -583,25 +577,24 @@ test('a schedule without one of its faults keeps the others as they are', () => 
   assert.deepEqual(without(schedule, 3).steps, [[[plan('a'), plan('b')], [plan('c')]]]);
 });
 
-test('the commit script of every mutant still runs, so that it breaks only its promise', async () => {
+test('the commit script of every mutant still runs, so that it breaks only its promise', async (context) => {
   const server = await startRedis();
   const redis = new Redis(server.url);
-  try {
-    for (const mutant of mutants) {
-      const text = commitScriptOf(mutant);
-      if (text === undefined) continue;
-      await redis.flushall();
-      await loadShard(redis);
-      const script = { ...scripts.commit, text, sha: createHash('sha1').update(text).digest('hex') };
-      const limit = { digest: '41'.repeat(12), cost: 1, limit: { max: 5, windowMs: 1000, granularityMs: 1 } };
-      for (const name of ['a', 'b']) {
-        const answer = await commit(redis, [group([eventRecord(name, 'key')], [limit])], { script });
-        assert.match(answer, /^[srd]$/, mutant.name);
-      }
-    }
-  } finally {
+  context.after(async () => {
     redis.disconnect();
     await server.remove();
+  });
+  for (const mutant of mutants) {
+    const text = commitScriptOf(mutant);
+    if (text === undefined) continue;
+    await redis.flushall();
+    await loadShard(redis);
+    const script = { ...scripts.commit, text, sha: createHash('sha1').update(text).digest('hex') };
+    const limit = { digest: '41'.repeat(12), cost: 1, limit: { max: 5, windowMs: 1000, granularityMs: 1 } };
+    for (const name of ['a', 'b']) {
+      const answer = await commit(redis, [group([eventRecord(name, 'key')], [limit])], { script });
+      assert.match(answer, /^[srd]$/, mutant.name);
+    }
   }
 });
 

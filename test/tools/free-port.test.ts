@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { freePort } from '../harness/free-port.js';
 
-test('never gives a port that another test process may get, even if nobody listens there', async () => {
+test('never gives a port that another test process may get, even if nobody listens there', async (context) => {
   const module = new URL('../harness/free-port.js', import.meta.url).href;
   const code = `const { freePort } = await import('${module}');
     const ports = [];
@@ -21,12 +21,11 @@ test('never gives a port that another test process may get, even if nobody liste
     return { child, ports: JSON.parse(text) as number[] };
   };
   const taken = await Promise.all(Array.from({ length: 6 }, take));
-  try {
-    const ports = [...taken.flatMap((one) => one.ports), await freePort()];
-    assert.equal(new Set(ports).size, 6 * 200 + 1);
-  } finally {
+  context.after(() => {
     for (const { child } of taken) child.kill();
-  }
+  });
+  const ports = [...taken.flatMap((one) => one.ports), await freePort()];
+  assert.equal(new Set(ports).size, 6 * 200 + 1);
 });
 
 test('starts again with the first port after the last one of a process’s block', async () => {

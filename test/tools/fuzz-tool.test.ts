@@ -1,13 +1,12 @@
 // The fuzzer itself: against a correct small server it finds nothing, and it finds every planted fault and reduces it.
 
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { caseOf, describeFault, type Fault, runFuzz, type Target } from '../fuzz/run.js';
 import { shrink } from '../fuzz/shrink.js';
 import { createTally } from '../fuzz/tally.js';
+import { bodyServer, listen } from '../harness/listen.js';
 
 const context = {
   appId: '1000000001',
@@ -30,46 +29,40 @@ function rightAnswer(body: Buffer): Answer {
   return { status: 400, body: JSON.stringify({ err: { field: `properties.${marker ?? ''}` } }) };
 }
 
-async function serve(plant: Plant): Promise<{ server: Server; target: Target; deaths: () => number }> {
+async function serve(plant: Plant): Promise<{ target: Target; stop: () => void }> {
   let dead = false;
-  let deaths = 0;
-  const server = createServer({ keepAliveTimeout: 30_000 }, (request: IncomingMessage, response) => {
-    const pieces: Buffer[] = [];
-    request.on('data', (piece: Buffer) => pieces.push(piece));
-    request.on('end', () => {
-      const body = Buffer.concat(pieces);
+  const server = bodyServer(
+    (request, response, body) => {
       const right = rightAnswer(body);
       const answer = plant({ method: request.method ?? '', body, right }, response) ?? right;
       if (answer.status === 0) {
         dead = true;
-        deaths += 1;
         return server.closeAllConnections();
       }
       const text = answer.body;
       response.writeHead(answer.status, { 'Content-Length': Buffer.byteLength(text) }).end(text);
-    });
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+    },
+    { keepAliveTimeout: 30_000 },
+  );
+  const { port, stop } = await listen(server);
   const target: Target = {
     host: '127.0.0.1',
-    port: (server.address() as AddressInfo).port,
+    port,
     context,
     alive: () => !dead,
     restart: async () => {
       dead = false;
     },
   };
-  return { server, target, deaths: () => deaths };
+  return { target, stop };
 }
 
 async function faultFoundIn(plant: Plant, count = 4_000): Promise<Fault | undefined> {
-  const { server, target } = await serve(plant);
+  const { target, stop } = await serve(plant);
   try {
     return (await runFuzz(target, { seed: 3, count, quietMs: 4 })).fault;
   } finally {
-    server.closeAllConnections();
-    server.close();
+    stop();
   }
 }
 
