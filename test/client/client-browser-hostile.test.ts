@@ -2,15 +2,13 @@
 // library reaches the page, and each event arrives once, for the right user.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { CDPSession, Page } from 'playwright-core';
 import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { withoutBrowser } from '../harness/browser.js';
-import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { type ClientRig, type PageOptions, startClientRig } from '../support/client-page.js';
+import { clientRig, type PageOptions } from '../support/client-page.js';
 import type { SentMessage } from '../support/collect-front.js';
-import { sharedSluice } from '../support/sluice.js';
 
 type User = { readonly userId: string; readonly identity?: string };
 
@@ -30,16 +28,9 @@ const trap = `<script>{
   for (const type of ['error', 'unhandledrejection', 'securitypolicyviolation']) addEventListener(type, note, true);
 }</script>`;
 
-/** The suite is skipped without a browser. */
-const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+const rig = await clientRig();
 
 describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => {
-  let rig: ClientRig;
-  before(async () => {
-    rig = await startClientRig(sluice as Deployment);
-  });
-  after(() => rig?.stop());
-
   async function open(options: PageOptions): Promise<HostilePage> {
     const head = options.html === undefined ? { head: trap + (options.head ?? '') } : {};
     const page = await rig.open({ ...options, ...head, wait: false });

@@ -2,11 +2,10 @@
 // fails. The model is that of `client-life`.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, type TestContext, test } from 'node:test';
+import { describe, type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { crash, withoutBrowser } from '../harness/browser.js';
-import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import {
   createLifeModel,
@@ -17,10 +16,9 @@ import {
   stepsOfLife,
   tabsMax,
 } from '../support/client-life.js';
-import { type ClientRig, startClientRig } from '../support/client-page.js';
+import { clientRig } from '../support/client-page.js';
 import type { Treatment } from '../support/collect-front.js';
 import fc from '../support/fast-check.js';
-import { sharedSluice } from '../support/sluice.js';
 
 const options: Omit<LifeOptions, 'hasFaultsOfStorage'> = {
   stepsMin: 20,
@@ -40,19 +38,11 @@ const options: Omit<LifeOptions, 'hasFaultsOfStorage'> = {
 
 type Tab = { readonly page: Page; hasCrashed: boolean };
 
-/** The user that a page shows. */
 type Shown = { readonly userId?: string; readonly identity?: string };
 
-/** The suite is skipped without a browser. */
-const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+const rig = await clientRig();
 
 describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrency: 1 }, () => {
-  let rig: ClientRig;
-  before(async () => {
-    rig = await startClientRig(sluice as Deployment);
-  });
-  after(() => rig?.stop());
-
   async function createLife(t: TestContext) {
     const appId = rig.newAppId(t);
     const context = await rig.browser.newContext();
@@ -151,7 +141,6 @@ describe('a visitor’s life in a browser', { skip: withoutBrowser(), concurrenc
       }
     }
 
-    /** The users that the page shows before and after a call. */
     async function call({ page }: Tab, code: string): Promise<{ before: ShownUser; after: ShownUser }> {
       const { before, after } = await page.evaluate<{ before: Shown; after: Shown }>(`(() => {
         const show = () => ({ userId: sluice.userId, identity: sluice.identity });

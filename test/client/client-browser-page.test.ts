@@ -3,29 +3,20 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { after, before, describe } from 'node:test';
+import { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
 import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { faultsOf, wholeBrowser, withoutBrowser } from '../harness/browser.js';
-import type { Deployment } from '../harness/services.js';
 import { startUndrivenBrowser } from '../harness/undriven-browser.js';
-import { until } from '../harness/wait.js';
-import { type ClientRig, type StoredRow, startClientRig } from '../support/client-page.js';
-import { sharedSluice } from '../support/sluice.js';
+import { gate, until } from '../harness/wait.js';
+import { clientRig, type StoredRow } from '../support/client-page.js';
 import { test } from '../support/test.js';
 
-/** The suite is skipped without a browser. */
-const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+const rig = await clientRig();
 
 describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
-  let rig: ClientRig;
-  before(async () => {
-    rig = await startClientRig(sluice as Deployment);
-  });
-  after(() => rig?.stop());
-
   const namesOf = (rows: readonly { event: string }[]) => rows.map((row) => row.event);
   const sentNames = (appId: string) =>
     rig.front
@@ -82,10 +73,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       skip: withoutBrowser(wholeBrowser),
     }, async (t) => {
       const appId = rig.newAppId(t);
-      let leave = () => {};
-      const left = new Promise<void>((resolve) => {
-        leave = resolve;
-      });
+      const { opened: left, open: leave } = gate();
       const allowed = { status: 200, headers: { 'access-control-allow-origin': '*' } };
       const report = `/shown-again?${appId}`;
       rig.front.treatPath('/leave', async () => {
@@ -125,10 +113,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       skip: withoutBrowser(wholeBrowser),
     }, async (t) => {
       const appId = rig.newAppId(t);
-      let show = () => {};
-      const shown = new Promise<void>((resolve) => {
-        show = resolve;
-      });
+      const { opened: shown, open: show } = gate();
       const allowed = { status: 200, headers: { 'access-control-allow-origin': '*' } };
       rig.front.treatPath('/shown', async () => {
         await shown;

@@ -2,15 +2,13 @@
 // in ClickHouse exactly once.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { crash, withoutBrowser } from '../harness/browser.js';
-import type { Deployment } from '../harness/services.js';
-import { until } from '../harness/wait.js';
-import { type ClientRig, libraryIn, startClientRig, userOf, warningsOf } from '../support/client-page.js';
+import { gate, until } from '../harness/wait.js';
+import { clientRig, libraryIn, userOf, warningsOf } from '../support/client-page.js';
 import type { SeenRequest, Treat, Treatment } from '../support/collect-front.js';
-import { sharedSluice } from '../support/sluice.js';
 
 const numbers = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `E${from + n}`);
 
@@ -30,25 +28,9 @@ const answerLate: Treat = async (): Promise<Treatment> => {
   return 'pass';
 };
 
-/** Lets a test decide when requests that wait here go on. */
-function gate() {
-  let open = () => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { open, opened };
-}
-
-/** The suite is skipped without a browser. */
-const sluice = withoutBrowser() === false ? await sharedSluice() : undefined;
+const rig = await clientRig();
 
 describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
-  let rig: ClientRig;
-  before(async () => {
-    rig = await startClientRig(sluice as Deployment);
-  });
-  after(() => rig?.stop());
-
   async function exactlyOnce(appId: string, expected: readonly string[]) {
     const rows = await rig.stored(appId, expected.length);
     assert.deepEqual(rows.map((row) => row.event).sort(), [...expected].sort());

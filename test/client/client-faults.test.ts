@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transport, TransportAnswer } from '../../src/libraries/client/core/adapters.js';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
-import { createWorld, failure, type TestPage, testSettings } from '../support/client-world.js';
+import { createWorld, failure, type TestPage } from '../support/client-world.js';
 import fc from '../support/fast-check.js';
 
 type Fault =
@@ -126,8 +126,7 @@ async function check(sequence: readonly Step[]): Promise<void> {
           : Promise.resolve().then(() => (ended ? never : answer));
       },
     };
-    const page = world.open({ transport });
-    page.client.start('1', testSettings);
+    const page = world.start({ transport });
     const crash = page.crash;
     pages[at] = {
       ...page,

@@ -19,14 +19,7 @@ import fc from '../support/fast-check.js';
 function firstVisit(ms: () => number = () => 300): World & { openTab(): TestPage } {
   const world = createWorld('first');
   const late = createLateStorage(world.clock, ms);
-  return {
-    ...world,
-    openTab() {
-      const page = world.open({ storage: late.view() });
-      page.client.start('1', testSettings);
-      return page;
-    },
-  };
+  return { ...world, openTab: () => world.start({ storage: late.view() }) };
 }
 
 function usersOf({ server }: World): string[] {
@@ -185,8 +178,7 @@ test('a message that was sent, or is being sent, keeps its user', async () => {
 
 test('a page that ends before it has learned of another tab’s user checks for it once more', async () => {
   const world = createWorld('first');
-  const page = world.open();
-  page.client.start('1', testSettings);
+  const page = world.start();
   page.client.track('Event');
   await world.clock.advance(1);
   world.texts.set('sluice:1:user', JSON.stringify({ id: '7', firstMs: world.clock.now() }));

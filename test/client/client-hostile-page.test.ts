@@ -5,13 +5,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createTestBrowser, type TestBrowser, type TestWindow } from '../support/client-browser.js';
 import { failure } from '../support/client-world.js';
-import { begin, openPage } from '../support/web-page.js';
+import { begin, openPage, visit } from '../support/web-page.js';
 
 describe('a page that empties its storage', () => {
   for (const end of ['goes on', 'ends', 'goes on, and ends the storage key by key'] as const) {
     test(`loses nothing that it had recorded (it ${end})`, async () => {
-      const browser = createTestBrowser();
-      const page = openPage(browser);
+      const { browser, page } = visit();
       page.sluice.identify('ada@example.com');
       page.sluice.track('Logout');
       const { userId } = page.sluice;
@@ -34,9 +33,8 @@ describe('a page that empties its storage', () => {
   }
 
   test('has another visitor afterwards', async () => {
-    const browser = createTestBrowser();
     const options: { localStorage?: 'full' } = {};
-    const page = openPage(browser, options);
+    const { browser, page } = visit(options);
     page.sluice.track('Event');
     options.localStorage = 'full';
     page.sluice.identify('ada@example.com');
@@ -69,8 +67,7 @@ describe('a page that empties its storage', () => {
   });
 
   test('knows from a cookie the next day that its visitor has opted out', async () => {
-    const browser = createTestBrowser();
-    const page = openPage(browser);
+    const { browser, page } = visit();
     page.sluice.optOut();
     page.end();
     browser.storage.clear();
@@ -116,8 +113,7 @@ describe('a page that empties its storage', () => {
   });
 
   test('key by key, in another tab, loses nothing', async () => {
-    const browser = createTestBrowser();
-    const page = openPage(browser);
+    const { browser, page } = visit();
     page.sluice.track('Event');
     // Browsers report removals only after all of them.
     const keys = [...browser.storage.keys()].sort((a) => (a.includes(':q:') ? -1 : 1));
@@ -130,9 +126,8 @@ describe('a page that empties its storage', () => {
   });
 
   test('keeps no user in memory that could not be stored', () => {
-    const browser = createTestBrowser();
     const options: { localStorage?: 'full' } = {};
-    const page = openPage(browser, options);
+    const { page } = visit(options);
     page.sluice.identify('ada@example.com');
     options.localStorage = 'full';
     page.sluice.resetIdentity();
@@ -146,9 +141,8 @@ describe('a page that empties its storage', () => {
 
 describe('a storage', () => {
   test('that is full keeps the user that it has', () => {
-    const browser = createTestBrowser();
     const options: { localStorage?: 'full' } = {};
-    const page = openPage(browser, options);
+    const { browser, page } = visit(options);
     const { userId } = page.sluice;
     options.localStorage = 'full';
     page.sluice.identify('ada@example.com');
@@ -157,9 +151,8 @@ describe('a storage', () => {
   });
 
   test('that is full does not take over a user from another tab', () => {
-    const browser = createTestBrowser();
     const options: { localStorage?: 'full' } = {};
-    const page = openPage(browser, options);
+    const { browser, page } = visit(options);
     const other = openPage(browser);
     other.sluice.identify('ada@example.com');
     options.localStorage = 'full';
@@ -171,9 +164,8 @@ describe('a storage', () => {
   });
 
   test('that is full remembers every choice', async () => {
-    const browser = createTestBrowser();
     const options: { localStorage?: 'full' } = {};
-    const page = openPage(browser, options);
+    const { browser, page } = visit(options);
     page.sluice.optIn();
     options.localStorage = 'full';
     page.sluice.optOut();
@@ -307,28 +299,24 @@ describe('a page that replaces functions of the browser', () => {
   });
 
   test('(an address that can no longer be read) sees no timer fail', async () => {
-    const browser = createTestBrowser();
-    const page = openPage(browser, {}, { pageViews: true });
+    const { browser, page } = visit({}, { pageViews: true });
     Object.defineProperty(page.location, 'href', getter);
     page.history?.pushState(null, '', '/next');
     await browser.clock.advance(10_000);
     assert.deepEqual(browser.server.events(), ['Page View']);
   });
 
-  test('(properties on every object) leaks none into a request, and identifies nobody', async () => {
+  test('(properties on every object) leaks none into a request, and identifies nobody', async (context) => {
     const browser = createTestBrowser('first');
     Object.assign(Object.prototype, { identity: 'eve@example.com' });
-    try {
-      const page = openPage(browser);
-      page.sluice.track('Event');
-      // The next page reads the identity from the storage.
-      assert.equal(openPage(browser).sluice.identity, undefined);
-      page.fire('pagehide');
-      const [request] = page.fetched;
-      assert.equal(Object.getPrototypeOf(request?.options), null);
-    } finally {
-      Reflect.deleteProperty(Object.prototype, 'identity');
-    }
+    context.after(() => Reflect.deleteProperty(Object.prototype, 'identity'));
+    const page = openPage(browser);
+    page.sluice.track('Event');
+    // The next page reads the identity from the storage.
+    assert.equal(openPage(browser).sluice.identity, undefined);
+    page.fire('pagehide');
+    const [request] = page.fetched;
+    assert.equal(Object.getPrototypeOf(request?.options), null);
   });
 
   const prototypes: Record<string, () => () => void> = {
@@ -355,8 +343,7 @@ describe('a page that replaces functions of the browser', () => {
   };
   for (const [what, change] of Object.entries(prototypes)) {
     test(`(${what}) still works`, async () => {
-      const browser = createTestBrowser();
-      const page = openPage(browser);
+      const { browser, page } = visit();
       const undo = change();
       try {
         page.sluice.addEventProperties({ plan: 'free' });

@@ -2,35 +2,34 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type AndroidSluice, createAndroidSluice } from '../../src/libraries/client/android.js';
 import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
-import { createIosSluice, type IosSluice } from '../../src/libraries/client/ios.js';
+import { createIosSluice } from '../../src/libraries/client/ios.js';
 import { failure } from '../support/client-world.js';
-import { createPhone, opened, type Phone, type Run, settle } from '../support/phone.js';
+import {
+  openIos as configureIos,
+  createPhone,
+  opened,
+  type Phone,
+  settle,
+  startAndroid,
+  startIos,
+} from '../support/phone.js';
 
 const intervalMs = 15_000;
 
-async function openIos(): Promise<{ phone: Phone; run: Run; sluice: IosSluice }> {
-  const phone = createPhone();
-  const run = phone.open();
-  const sluice = createIosSluice();
-  sluice.configure(run.adapters);
-  sluice.setAppId('1');
+async function openIos() {
+  const started = startIos();
   await settle();
-  return { phone, run, sluice };
+  return started;
 }
 
-async function openAndroid(): Promise<{ phone: Phone; run: Run; sluice: AndroidSluice }> {
-  const phone = createPhone();
-  const run = phone.open();
-  const sluice = createAndroidSluice();
-  sluice.configure(run.adapters);
-  sluice.init(run.adapters, '1');
+async function openAndroid() {
+  const started = startAndroid();
   await settle();
-  return { phone, run, sluice };
+  return started;
 }
 
-async function pairIos(): ReturnType<typeof openIos> {
+async function pairIos() {
   const opened = await openIos();
   opened.sluice.startEVPairing();
   await settle();
@@ -423,10 +422,7 @@ describe('pairing that fails', () => {
   });
 
   test('without an app is a warning', async () => {
-    const phone = createPhone();
-    const run = phone.open();
-    const sluice = createIosSluice();
-    sluice.configure(run.adapters);
+    const { phone, run, sluice } = configureIos();
     sluice.startEVPairing();
     run.shake();
     await settle();

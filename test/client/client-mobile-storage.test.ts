@@ -5,44 +5,28 @@ import { describe, test } from 'node:test';
 import type { EventMessage } from '../../src/libraries/client/core/messages.js';
 import { createLoadedStorage } from '../../src/libraries/client/mobile/storage.js';
 import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
+import { gate } from '../harness/wait.js';
 import { createTestClock, failure } from '../support/client-world.js';
 import fc from '../support/fast-check.js';
-import { createPhone, type Phone, settle } from '../support/phone.js';
+import { createPhone, type Phone, settle, startReactNative } from '../support/phone.js';
 
 const intervalMs = 15_000;
-
-function open(phone: Phone) {
-  const run = phone.open();
-  const sluice = createReactNativeSluice();
-  sluice.configure(run.adapters);
-  sluice.setAppId('1');
-  return { sluice, run };
-}
 
 function events(phone: Phone): EventMessage[] {
   return phone.server.stored.filter((message) => message.type === 'event');
 }
 
-/** A promise, and what fulfils it. */
-function gate(): { readonly opened: Promise<void>; open(): void } {
-  let open = () => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { opened, open: () => open() };
-}
-
 describe('before the storage is loaded', () => {
   test('calls wait, and then count for the stored user, in their order and with their times', async () => {
     const phone = createPhone();
-    const first = open(phone);
+    const first = startReactNative(phone);
     await settle();
     const user = first.sluice.userId;
     first.run.kill();
 
     const loading = gate();
     phone.storage.before = () => loading.opened;
-    const { sluice } = open(phone);
+    const { sluice } = startReactNative(phone);
     sluice.track('a', { n: 1 });
     const called = new Date(phone.clock.now()).toISOString();
     await phone.clock.advance(1_000);
@@ -79,14 +63,14 @@ describe('a killed app', () => {
   test('sends its queue at its next start, each message once and with the same id', async () => {
     const phone = createPhone();
     phone.server.answerWith = () => failure(0);
-    const first = open(phone);
+    const first = startReactNative(phone);
     for (let n = 0; n < 30; n++) first.sluice.track(`event ${n}`);
     await phone.clock.advance(intervalMs);
     const sentIds = phone.server.received[0]?.request.messages.map(({ id }) => id);
     const user = first.sluice.userId;
     first.run.kill();
     phone.server.answerWith = () => undefined;
-    const second = open(phone);
+    const second = startReactNative(phone);
     await phone.clock.advance(5 * 60_000);
     assert.equal(second.sluice.userId, user);
     assert.deepEqual(
@@ -99,19 +83,19 @@ describe('a killed app', () => {
     );
     second.run.kill();
     const requests = phone.server.received.length;
-    open(phone);
+    startReactNative(phone);
     await phone.clock.advance(5 * 60_000);
     assert.equal(phone.server.received.length, requests, 'nothing is left to be sent');
   });
 
   test('keeps its identity, its global properties and the user’s choice', async () => {
     const phone = createPhone();
-    const first = open(phone);
+    const first = startReactNative(phone);
     first.sluice.identify('ada@example.com');
     first.sluice.addEventProperties({ plan: 'free' });
     await settle();
     first.run.kill();
-    const second = open(phone);
+    const second = startReactNative(phone);
     second.sluice.track('a');
     await phone.clock.advance(intervalMs);
     assert.equal(second.sluice.identity, 'ada@example.com');
@@ -119,7 +103,7 @@ describe('a killed app', () => {
     second.sluice.optOut();
     await settle();
     second.run.kill();
-    const third = open(phone);
+    const third = startReactNative(phone);
     third.sluice.track('b');
     await phone.clock.advance(intervalMs);
     assert.deepEqual(phone.server.events(), ['a']);
@@ -130,7 +114,7 @@ describe('a storage that cannot be read', () => {
   /** A phone whose user the storage holds; `before` is what happens to each later call of the storage. */
   async function usedPhone(before: (call: string) => Promise<void>, isOptedOut = false) {
     const phone = createPhone();
-    const first = open(phone);
+    const first = startReactNative(phone);
     first.sluice.track('a');
     await phone.clock.advance(intervalMs);
     const user = first.sluice.userId;
@@ -149,7 +133,7 @@ describe('a storage that cannot be read', () => {
 
   test('is not written to, causes one warning, and nothing else fails', async () => {
     const { phone, user, texts } = await usedPhone(failing('getAllKeys'));
-    const second = open(phone);
+    const second = startReactNative(phone);
     second.sluice.track('b');
     await phone.clock.advance(intervalMs);
     assert.deepEqual(phone.server.events(), ['a', 'b']);
@@ -160,14 +144,14 @@ describe('a storage that cannot be read', () => {
     second.run.kill();
 
     phone.storage.before = async () => {};
-    const third = open(phone);
+    const third = startReactNative(phone);
     await settle();
     assert.equal(third.sluice.userId, user, 'the user is back with the storage');
   });
 
   test('still shows that the user has opted out', async () => {
     const { phone } = await usedPhone(failing('getAllKeys'), true);
-    const { sluice } = open(phone);
+    const { sluice } = startReactNative(phone);
     sluice.track('b');
     await phone.clock.advance(10 * intervalMs);
     assert.deepEqual([phone.server.events(), sluice.userId], [['a'], undefined]);
@@ -180,7 +164,7 @@ describe('a storage that cannot be read', () => {
 
   test('makes calls wait until it shows whether the user has opted out', async () => {
     const { phone } = await usedPhone(failing('get'));
-    const { sluice, run } = open(phone);
+    const { sluice, run } = startReactNative(phone);
     sluice.track('b');
     await phone.clock.advance(10 * intervalMs);
     assert.deepEqual([phone.server.events(), sluice.userId], [['a'], undefined]);
@@ -190,7 +174,7 @@ describe('a storage that cannot be read', () => {
     run.kill();
 
     phone.storage.before = failing('get');
-    const other = open(phone);
+    const other = startReactNative(phone);
     other.sluice.track('c');
     await phone.clock.advance(intervalMs);
     other.sluice.optOut();
@@ -204,7 +188,7 @@ describe('a storage that cannot be read', () => {
   test('makes calls wait while it is read, and does not override what was chosen since', async () => {
     for (const wasOut of [false, true]) {
       const { phone } = await usedPhone(failing('get'), wasOut);
-      const { sluice } = open(phone);
+      const { sluice } = startReactNative(phone);
       await phone.clock.advance(intervalMs);
       sluice.track('b');
       phone.storage.before = failing('getAllKeys');
@@ -213,7 +197,7 @@ describe('a storage that cannot be read', () => {
     }
 
     const { phone } = await usedPhone(failing('get'));
-    const { sluice, run } = open(phone);
+    const { sluice, run } = startReactNative(phone);
     await phone.clock.advance(intervalMs);
     const { opened, open: answer } = gate();
     phone.storage.before = async (call) => {
@@ -237,7 +221,7 @@ describe('a storage that cannot be read', () => {
 
   test('is also one that does not answer within 10 seconds', async () => {
     const { phone } = await usedPhone(() => new Promise(() => {}));
-    const { sluice, run } = open(phone);
+    const { sluice, run } = startReactNative(phone);
     sluice.track('b');
     await phone.clock.advance(9_999);
     assert.deepEqual([sluice.userId, run.warnings.length], [undefined, 0]);
@@ -273,7 +257,7 @@ describe('a storage that refuses writes', () => {
     phone.storage.before = async (name) => {
       if (name.startsWith('setItem')) throw new Error('full');
     };
-    const { sluice, run } = open(phone);
+    const { sluice, run } = startReactNative(phone);
     for (let n = 0; n < 10; n++) {
       sluice.track('a');
       await phone.clock.advance(intervalMs);
@@ -292,7 +276,7 @@ describe('a storage that refuses writes', () => {
 
     test(`gets the refused writes once it accepts writes again (a write ${fault})`, async () => {
       const phone = createPhone();
-      const first = open(phone);
+      const first = startReactNative(phone);
       first.sluice.identify('ada@example.com');
       await phone.clock.advance(intervalMs);
       const former = first.sluice.userId;
@@ -302,7 +286,7 @@ describe('a storage that refuses writes', () => {
       phone.storage.before = async () => {};
       await phone.clock.advance(120_000);
       first.run.kill();
-      const second = open(phone);
+      const second = startReactNative(phone);
       await settle();
       assert.equal(second.sluice.identity, undefined);
       assert.notEqual(second.sluice.userId, former);
@@ -310,7 +294,7 @@ describe('a storage that refuses writes', () => {
 
     test(`does not keep messages that were sent meanwhile (a removal ${fault})`, async () => {
       const phone = createPhone();
-      const first = open(phone);
+      const first = startReactNative(phone);
       first.sluice.track('a');
       await settle();
       phone.storage.before = refuse('removeItem');
@@ -320,7 +304,7 @@ describe('a storage that refuses writes', () => {
       await phone.clock.advance(120_000);
       first.run.kill();
       const requests = phone.server.received.length;
-      open(phone);
+      startReactNative(phone);
       await phone.clock.advance(10 * intervalMs);
       assert.equal(phone.server.received.length, requests);
     });
@@ -331,7 +315,7 @@ describe('a storage that refuses writes', () => {
     phone.storage.before = async (call) => {
       if (call.startsWith('setItem')) throw new Error('full');
     };
-    open(phone).sluice.identify('ada@example.com');
+    startReactNative(phone).sluice.identify('ada@example.com');
     await phone.clock.advance(10 * 60_000);
     const tries = phone.storage.calls.filter((call) => call === 'setItem sluice:1:user').length;
     assert.ok(tries > 5 && tries < 60, `${tries} in ten minutes`);
@@ -342,14 +326,14 @@ describe('a storage that refuses writes', () => {
     phone.storage.before = async (call) => {
       if (call === 'setItem sluice:1:session') await new Promise(() => {});
     };
-    const first = open(phone);
+    const first = startReactNative(phone);
     first.sluice.track('a');
     await phone.clock.advance(intervalMs);
     first.sluice.identify('ada@example.com');
     await phone.clock.advance(300_000);
     assert.match(first.run.warnings.join(), /the storage refuses a write/);
     first.run.kill();
-    const second = open(phone);
+    const second = startReactNative(phone);
     await settle();
     assert.equal(second.sluice.identity, 'ada@example.com');
   });
@@ -387,7 +371,7 @@ describe('the storage of the library', () => {
     const phone = createPhone();
     phone.storage.texts.set('cart', '3 apples');
     phone.storage.texts.set('sluice', 'a dam');
-    const { sluice } = open(phone);
+    const { sluice } = startReactNative(phone);
     sluice.track('a');
     await phone.clock.advance(intervalMs);
     const foreign = phone.storage.calls.filter((call) => !/^(getAllKeys$|\w+ sluice:)/.test(call));

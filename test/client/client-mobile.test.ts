@@ -12,52 +12,21 @@ import { createIosSluice } from '../../src/libraries/client/ios.js';
 import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
 import { failure } from '../support/client-world.js';
 import fc from '../support/fast-check.js';
-import { baseUrl, createPhone, type Phone, type Run, settle } from '../support/phone.js';
+import {
+  baseUrl,
+  createPhone,
+  openAndroid,
+  openIos,
+  openReactNative,
+  type Phone,
+  settle,
+  startAndroid,
+  startIos,
+  startReactNative,
+} from '../support/phone.js';
 
 const minuteMs = 60_000;
 const intervalMs = 15_000;
-
-function openReactNative(phone: Phone, run: Run = phone.open()) {
-  const sluice = createReactNativeSluice();
-  sluice.configure(run.adapters);
-  return { sluice, run };
-}
-
-function openIos(phone: Phone, run: Run = phone.open()) {
-  const sluice = createIosSluice();
-  sluice.configure(run.adapters);
-  return { sluice, run };
-}
-
-function openAndroid(phone: Phone, run: Run = phone.open()) {
-  const sluice = createAndroidSluice();
-  const { baseUrl, clock, randomBytes, warn, ...context } = run.adapters;
-  sluice.configure({
-    baseUrl,
-    ...(clock && { clock }),
-    ...(randomBytes && { randomBytes }),
-    ...(warn && { warn }),
-  });
-  return { sluice, run, context };
-}
-
-function startReactNative(phone = createPhone()) {
-  const opened = openReactNative(phone);
-  opened.sluice.setAppId('1');
-  return { ...opened, phone };
-}
-
-function startIos(phone = createPhone()) {
-  const opened = openIos(phone);
-  opened.sluice.setAppId('1');
-  return { ...opened, phone };
-}
-
-function startAndroid(phone = createPhone()) {
-  const opened = openAndroid(phone);
-  opened.sluice.init(opened.context, '1');
-  return { ...opened, phone };
-}
 
 function events(messages: readonly Message[]): EventMessage[] {
   return messages.filter((message) => message.type === 'event');
@@ -247,8 +216,7 @@ describe('Android', () => {
   });
 
   test('works without a context, in memory, and says so', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openAndroid(phone);
+    const { sluice, run } = openAndroid();
     sluice.init(undefined as never, '1');
     sluice.track('e');
     await settle();
@@ -278,8 +246,7 @@ describe('changeInterval of iOS', () => {
   });
 
   test('applies to later apps too, even if it was called before the first', async () => {
-    const phone = createPhone();
-    const { sluice } = openIos(phone);
+    const { phone, sluice } = openIos();
     sluice.changeInterval(1);
     sluice.setAppId('1');
     await settle();
@@ -307,8 +274,7 @@ describe('changeInterval of iOS', () => {
 
 describe('userId', () => {
   test('of iOS is a string at any time, and the user id as soon as the storage is loaded', async () => {
-    const phone = createPhone();
-    const { sluice } = openIos(phone);
+    const { phone, sluice } = openIos();
     assert.equal(sluice.userId, '');
     sluice.setAppId('1');
     assert.equal(sluice.userId, '');
@@ -320,8 +286,7 @@ describe('userId', () => {
   });
 
   test('and identity of React Native belong to the current user', async () => {
-    const phone = createPhone();
-    const { sluice } = openReactNative(phone);
+    const { sluice } = openReactNative();
     assert.deepEqual([sluice.userId, sluice.identity], [undefined, undefined]);
     sluice.setAppId('1');
     sluice.identify('ada@example.com');
@@ -337,8 +302,7 @@ describe('userId', () => {
 
 describe('screen views', () => {
   test('are captured automatically, with global properties, and may have any length', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openReactNative(phone);
+    const { phone, sluice, run } = openReactNative();
     sluice.addEventProperties({ plan: 'free' });
     run.showScreen('Start');
     sluice.setAppId('1');
@@ -359,8 +323,7 @@ describe('screen views', () => {
 
   test('are off by an option, on all surfaces', async () => {
     for (const open of [openReactNative, openIos]) {
-      const phone = createPhone();
-      const { sluice, run } = open(phone);
+      const { phone, sluice, run } = open();
       sluice.configure({ ...run.adapters, screenViews: false });
       sluice.setAppId('1');
       run.showScreen('Start');
@@ -368,15 +331,9 @@ describe('screen views', () => {
       await phone.clock.advance(intervalMs);
       assert.deepEqual(phone.server.events(), ['own']);
     }
-    const phone = createPhone();
-    const { sluice, run, context } = openAndroid(phone);
+    const { phone, sluice, run, context } = openAndroid();
     const { clock, randomBytes } = run.adapters;
-    sluice.configure({
-      baseUrl,
-      screenViews: false,
-      ...(clock && { clock }),
-      ...(randomBytes && { randomBytes }),
-    });
+    sluice.configure({ baseUrl, screenViews: false, clock, randomBytes });
     sluice.init(context, '1');
     run.showScreen('Start');
     sluice.track('own');
@@ -415,8 +372,7 @@ describe('sending from a phone', () => {
 
   test('is tried again right away when the app comes back or the network does', async () => {
     for (const back of ['comeToFront', 'networkBack'] as const) {
-      const phone = createPhone();
-      const { sluice, run } = openIos(phone);
+      const { phone, sluice, run } = openIos();
       sluice.setAppId('1');
       phone.server.answerWith = () => failure(0);
       sluice.track('a');
@@ -557,8 +513,7 @@ describe('a surface', () => {
   });
 
   test('that is configured again keeps its phone, and listens to it once', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openIos(phone);
+    const { phone, sluice, run } = openIos();
     sluice.configure(run.adapters);
     sluice.setAppId('1');
     run.showScreen('Start');
@@ -568,8 +523,7 @@ describe('a surface', () => {
   });
 
   test('refuses identities that many would share, except the ones that it allows', async () => {
-    const phone = createPhone();
-    const { sluice, run } = openIos(phone);
+    const { phone, sluice, run } = openIos();
     sluice.configure({ ...run.adapters, allowIdentities: ['user'] });
     sluice.setAppId('1');
     for (const identity of ['null', 'user', '', 'i'.repeat(255)]) sluice.identify(identity);
@@ -583,8 +537,7 @@ describe('a surface', () => {
 
   test('sends to a base URL with a path, or with a slash at its end', async () => {
     for (const given of ['https://h.example/sluice', 'https://h.example/sluice/', 'http://h.example:8080']) {
-      const phone = createPhone();
-      const { sluice, run } = openReactNative(phone);
+      const { phone, sluice, run } = openReactNative();
       sluice.configure({ ...run.adapters, baseUrl: given });
       sluice.setAppId('1');
       sluice.track('a');
@@ -708,8 +661,7 @@ describe('a surface', () => {
   });
 
   test('identifies nobody by properties that the app adds to every object', async () => {
-    const phone = createPhone();
-    const { sluice } = openReactNative(phone);
+    const { phone, sluice } = openReactNative();
     const polluted = { identity: 'everybody', pairing: 'x', event: 'y', ended: 'z' };
     for (const [name, value] of Object.entries(polluted)) {
       Object.defineProperty(Object.prototype, name, {

@@ -4,15 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import type { EventMessage, Message } from '../../src/libraries/client/core/messages.js';
+import { started } from '../support/client-sending.js';
 import { createWorld, testSettings } from '../support/client-world.js';
-
-/** A world with one page that records for the app 1. */
-function started(settings = {}) {
-  const world = createWorld();
-  const page = world.open();
-  page.client.start('1', { ...testSettings, ...settings });
-  return { ...world, ...page };
-}
 
 function events(messages: readonly Message[]): EventMessage[] {
   return messages.filter((message) => message.type === 'event');
@@ -75,9 +68,8 @@ test('does nothing before the start but keeps the calls, with their time and the
 });
 
 test('the client waits with everything until recording may begin', async () => {
-  const { clock, server, open, texts } = createWorld('first');
-  const page = open({ ready: false });
-  page.client.start('1', testSettings);
+  const { clock, server, texts, start } = createWorld('first');
+  const page = start({ ready: false });
   page.client.track('While Prerendered');
   page.hide();
   await clock.advance(60_000);
@@ -102,14 +94,12 @@ test('keeps at most a thousand calls before the start, and counts the others', a
 test('the user id is a random integer of 53 bits as text, the same over pages', () => {
   const world = createWorld('first');
   const bytes = (values: number[]) => (count: number) => Uint8Array.from(values.slice(0, count));
-  const page = world.open({ randomBytes: bytes([0xff, 255, 255, 255, 255, 255, 255, 255]) });
-  page.client.start('1', testSettings);
+  const page = world.start({ randomBytes: bytes([0xff, 255, 255, 255, 255, 255, 255, 255]) });
   assert.equal(page.client.userId, '9007199254740991');
   const zero = createWorld('first').open({ randomBytes: (count) => new Uint8Array(count) });
   zero.client.start('1', testSettings);
   assert.equal(zero.client.userId, '0');
-  const later = world.open();
-  later.client.start('1', testSettings);
+  const later = world.start();
   assert.equal(later.client.userId, '9007199254740991');
   const other = world.open();
   other.client.start('2', testSettings);
@@ -269,22 +259,21 @@ test('global event properties go with every event, even the library’s own, and
 });
 
 test('global event properties survive a new page, a new session, identify and resetIdentity', async () => {
-  const { client, clock, server, open } = started();
+  const { client, clock, server, start } = started();
   client.addEventProperties({ plan: 'pro' });
   client.identify('ada@example.com');
   client.resetIdentity();
   await clock.advance(31 * 60_000);
-  const later = open();
-  later.client.start('1', testSettings);
+  const later = start();
   later.client.track('Later');
   await clock.advance(3_000);
   assert.deepEqual(events(server.stored)[0]?.properties, { plan: 'pro' });
 });
 
 test('refuses global event properties as a whole when the store does not take them', async () => {
-  const { clock, server, open } = createWorld();
+  const { clock, server, start } = createWorld();
   let text = '';
-  const page = open({
+  const page = start({
     propertyStore: {
       read: () => text,
       write: (_, more) => {
@@ -294,7 +283,6 @@ test('refuses global event properties as a whole when the store does not take th
       },
     },
   });
-  page.client.start('1', testSettings);
   page.client.addEventProperties({ plan: 'pro' });
   page.client.addEventProperties({ a: 1, long: 'x'.repeat(40) });
   assert.equal(page.warnings.length, 1);
@@ -329,9 +317,8 @@ test('global event properties that somebody else damaged are left out', async ()
 });
 
 test('a session continues over pages and tabs until nothing was called for the idle time', async () => {
-  const { client, clock, server, open } = started();
-  const other = open();
-  other.client.start('1', testSettings);
+  const { client, clock, server, start } = started();
+  const other = start();
   client.track('First');
   await clock.advance(29 * 60_000);
   other.client.track('In Another Tab');
@@ -442,9 +429,8 @@ test('user properties of different users, or with an identify between, are not j
 });
 
 test('user properties that another tab set in between keep the order', async () => {
-  const { client, clock, server, open } = started();
-  const other = open();
-  other.client.start('1', testSettings);
+  const { client, clock, server, start } = started();
+  const other = start();
   client.addUserProperties({ plan: 'first' });
   await clock.advance(1);
   other.client.addUserProperties({ plan: 'second' });
@@ -458,7 +444,7 @@ test('user properties that another tab set in between keep the order', async () 
 const ofThisApp = (key: string): boolean => key.startsWith('sluice:1:');
 
 test('opting out stops recording and sending, removes waiting messages, and is remembered', async () => {
-  const { client, clock, server, open, texts } = started();
+  const { client, clock, server, texts, start } = started();
   client.track('Before');
   const { userId } = client;
   client.optOut();
@@ -467,8 +453,7 @@ test('opting out stops recording and sending, removes waiting messages, and is r
   client.addUserProperties({ a: 1 });
   client.addEventProperties({ plan: 'pro' });
   await clock.advance(60_000);
-  const later = open();
-  later.client.start('1', testSettings);
+  const later = start();
   later.client.track('Later');
   later.hide();
   await clock.advance(60_000);
@@ -484,7 +469,7 @@ test('opting out stops recording and sending, removes waiting messages, and is r
 });
 
 test('opting out leaves nothing of the user on the device but the choice', async () => {
-  const { client, clock, server, texts, open } = started();
+  const { client, clock, server, texts, start } = started();
   client.identify('ada@example.com');
   client.addEventProperties({ plan: 'pro' });
   client.track('Sent');
@@ -503,8 +488,7 @@ test('opting out leaves nothing of the user on the device but the choice', async
   client.removeEventProperty('plan');
   client.clearEventProperties();
   await clock.advance(60_000);
-  const next = open();
-  next.client.start('1', testSettings);
+  const next = start();
   next.client.track('Out');
   await clock.advance(60_000);
   assert.deepEqual(left(), [['sluice:1:consent', 'out 1']]);
@@ -731,24 +715,22 @@ test('nothing throws, whatever the arguments, and the library works afterwards',
 });
 
 test('a console that throws, or calls the library, does no harm', async () => {
-  const { clock, server, open } = createWorld();
-  const throwing = open({
+  const { clock, server, start } = createWorld();
+  const throwing = start({
     warn: () => {
       throw new Error('no console');
     },
   });
-  throwing.client.start('1', testSettings);
   throwing.client.track('');
   throwing.client.track('Good');
   let shown = 0;
-  const calling = open({
+  const calling = start({
     warn: (line) => {
       shown++;
       calling.client.track('', { line });
       calling.client.track('Warning Shown');
     },
   });
-  calling.client.start('1', testSettings);
   calling.client.track('');
   calling.client.track('Good Too');
   await clock.advance(6_000);
@@ -757,10 +739,9 @@ test('a console that throws, or calls the library, does no harm', async () => {
 });
 
 test('a choice, a logout or an identity is never dropped as one call too many before the start', async () => {
-  const { clock, server, texts, open } = createWorld();
+  const { clock, server, texts, start } = createWorld();
   texts.set('sluice:1:user', '{"id":"5","identity":"ada@example.com"}');
-  const page = open({ ready: false });
-  page.client.start('1', testSettings);
+  const page = start({ ready: false });
   for (let n = 0; n < clientLimits.callsMax; n++) page.client.track('Early');
   page.client.resetIdentity();
   page.makeReady();
@@ -769,8 +750,7 @@ test('a choice, a logout or an identity is never dropped as one call too many be
   const late = server.stored.filter((message) => message.type === 'event' && message.event === 'Late');
   assert.deepEqual([late.length, late[0]?.identity], [1, undefined]);
 
-  const other = open({ ready: false });
-  other.client.start('1', testSettings);
+  const other = start({ ready: false });
   for (let n = 0; n < clientLimits.callsMax; n++) other.client.track('Never');
   other.client.optOut();
   other.makeReady();
@@ -780,26 +760,23 @@ test('a choice, a logout or an identity is never dropped as one call too many be
 });
 
 test('a choice is kept, whatever number another script wrote to the choice before', async () => {
-  const { clock, server, texts, open } = createWorld();
+  const { clock, server, texts, start } = createWorld();
   texts.set('sluice:1:consent', 'in 999999999999999');
-  const first = open();
-  first.client.start('1', testSettings);
+  const first = start();
   first.client.optOut();
-  const next = open();
-  next.client.start('1', testSettings);
+  const next = start();
   next.client.track('Never');
   await clock.advance(60_000);
   assert.deepEqual(server.events(), []);
 });
 
 test('opting out before the choice for a former app is known applies to the app started last', async () => {
-  const { clock, server, open } = createWorld();
+  const { clock, server, open, start } = createWorld();
   const waiting: (() => void)[] = [];
   const storage = open().storage;
-  const page = open({
+  const page = start({
     storage: { ...storage, whenKnown: (_, callback) => void waiting.push(callback) },
   });
-  page.client.start('1', testSettings);
   page.client.start('2', testSettings);
   page.client.optOut();
   page.client.track('Never');

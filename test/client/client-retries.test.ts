@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
-import { isNamed, openTab, started, watchTimes } from '../support/client-sending.js';
-import { createSharedStorage, createWorld, failure, testSettings } from '../support/client-world.js';
+import { isNamed, started, watchTimes } from '../support/client-sending.js';
+import { createSharedStorage, createWorld, failure } from '../support/client-world.js';
 
 test('network errors, 429 and 5xx are retried with the same ids, after growing pauses with jitter', async () => {
   for (const status of [0, 429, 500, 503]) {
@@ -49,7 +49,7 @@ test('Retry-After is obeyed, in seconds and as a date, and by the next page too'
     server.answerWith = () => undefined;
     world.hide();
     world.crash();
-    const page = openTab(world);
+    const page = world.start();
     page.client.track('Another');
     page.resume();
     await clock.advance(119_999);
@@ -64,8 +64,7 @@ test('after a Retry-After clients do not all return at once', async () => {
   const world = createWorld();
   const waits = new Set<number>();
   for (let n = 0; n < 20; n++) {
-    const page = world.open({ storage: createSharedStorage().view() });
-    page.client.start('1', testSettings);
+    const page = world.start({ storage: createSharedStorage().view() });
     page.client.track('Event');
     world.server.answerWith = () => failure(429, 'rate_limited', '60');
     await world.clock.advance(3_000);
@@ -115,7 +114,7 @@ test('a clock that is set back does not lengthen a wait', async () => {
   server.answerWith = () => undefined;
   clock.set(clock.now() - 400 * 24 * 3_600_000);
   world.crash();
-  openTab(world);
+  world.start();
   await clock.advance(3_000);
   assert.deepEqual(server.events(), ['Event']);
 });
@@ -252,7 +251,7 @@ test('a limited message waits as long as the server says, and delays no other ki
 test('a 400 from a proxy is not a refusal: the client drops nothing and retries after growing pauses', async () => {
   const world = createWorld();
   world.server.answerWith = () => ({ status: 400, body: '<html>Log in to the Wi-Fi</html>' });
-  const page = openTab(world);
+  const page = world.start();
   for (let n = 0; n < 300; n++) page.client.track(`e${n}`);
   await world.clock.advance(60_000);
   assert.ok(world.server.received.length < 12, `${world.server.received.length} requests`);
@@ -265,7 +264,7 @@ test('a 400 from a proxy is not a refusal: the client drops nothing and retries 
 test('a service that refuses everything is asked only after pauses', async () => {
   const world = createWorld();
   world.server.answerWith = () => failure(400, 'invalid_type');
-  const page = openTab(world);
+  const page = world.start();
   for (let n = 0; n < 300; n++) page.client.track(`e${n}`);
   await world.clock.advance(5_000);
   assert.ok(world.server.received.length < 40, `${world.server.received.length} requests`);
@@ -275,7 +274,7 @@ test('a message that a proxy finds too large stays behind; the others go', async
   const world = createWorld();
   world.server.answerWith = ({ body }) =>
     body.length > 20_000 ? { status: 413, body: '<html>' } : undefined;
-  const page = openTab(world);
+  const page = world.start();
   page.client.track(
     'large',
     Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`p${n}`, 'x'.repeat(1_000)])),
@@ -291,7 +290,7 @@ test('a message that a proxy finds too large stays behind; the others go', async
   await world.clock.advance(10 * 60_000);
   assert.ok(world.server.received.length - before < 5, 'the large message is not sent again and again');
   world.server.answerWith = () => undefined;
-  openTab(world);
+  world.start();
   await world.clock.advance(10 * 60_000);
   assert.ok(world.server.events().includes('large'), 'the next page tries the large message again');
 });
@@ -299,7 +298,7 @@ test('a message that a proxy finds too large stays behind; the others go', async
 test('over a slow network batches shrink until they get through, and their time-out grows with their bytes', async () => {
   for (const bytesPerMs of [15, 2, 0.5]) {
     const world = createWorld();
-    const page = world.open({
+    const page = world.start({
       transport: {
         send: (url, body, timeoutMs) => ({
           answer: new Promise((resolve) => {
@@ -312,7 +311,6 @@ test('over a slow network batches shrink until they get through, and their time-
         }),
       },
     });
-    page.client.start('1', testSettings);
     for (let n = 0; n < 500; n++) page.client.track(`e${n}`, { text: 'x'.repeat(900) });
     const bytes = 500 * 1_150;
     await world.clock.advance(6 * (bytes / bytesPerMs) + 20 * 60_000);
@@ -328,7 +326,7 @@ function behindImpatientServer(bytesPerMs: number, cut: TransportAnswer) {
   const world = createWorld();
   const network = { isOffline: false };
   const sent: number[] = [];
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: (url, body) => ({
         answer: new Promise((resolve) => {
@@ -343,7 +341,6 @@ function behindImpatientServer(bytesPerMs: number, cut: TransportAnswer) {
       }),
     },
   });
-  page.client.start('1', testSettings);
   return { ...world, ...page, network, sent };
 }
 
@@ -399,7 +396,7 @@ test('a message that is too slow even alone lets others pass until the network i
 test('a clock set back during a Retry-After does not prolong it', async () => {
   const world = createWorld();
   world.server.answerWith = () => failure(503, 'overloaded', '60');
-  const { client } = openTab(world);
+  const { client } = world.start();
   client.track('Event');
   await world.clock.advance(3_000);
   world.server.answerWith = () => undefined;
@@ -412,7 +409,7 @@ test('a clock set back during a Retry-After does not prolong it', async () => {
 function onSlowNetwork(tookMs: (bytes: number) => number) {
   const world = createWorld();
   const sent: { readonly bytes: number; readonly timeoutMs: number }[] = [];
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: (url, body, timeoutMs) => ({
         answer: new Promise((resolve) => {
@@ -426,7 +423,6 @@ function onSlowNetwork(tookMs: (bytes: number) => number) {
       }),
     },
   });
-  page.client.start('1', testSettings);
   return { world, page, sent };
 }
 
@@ -468,7 +464,7 @@ test('refusals among accepted messages are no reason to wait', async () => {
     request.messages.some((message) => message.type === 'event' && message.event.startsWith('bad'))
       ? failure(400, 'invalid_type')
       : undefined;
-  const page = openTab(world);
+  const page = world.start();
   for (let n = 0; n < 40; n++) page.client.track(n % 4 === 0 ? `bad${n}` : `e${n}`);
   await world.clock.advance(3_000);
   assert.deepEqual([world.server.stored.length, page.client.droppedCount], [30, 10]);

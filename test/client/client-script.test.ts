@@ -22,8 +22,11 @@ type Page = TestWindow & {
   run(code: string): unknown;
 };
 
-/** A page in which scripts run. */
-function openPage(browser: TestBrowser, more: Record<string, unknown> = {}): Page {
+const usualSnippet = snippet({ appId: '1', baseUrl, pageViews: false });
+
+/** A page of a new browser in which scripts run, after it has run this one. */
+function open(code = '', more: Record<string, unknown> = {}): { browser: TestBrowser; page: Page } {
+  const browser = createTestBrowser();
   const win = browser.open({ more }) as Page;
   const scripts: Page['scripts'] = [];
   Object.assign(win.document as object, {
@@ -32,7 +35,9 @@ function openPage(browser: TestBrowser, more: Record<string, unknown> = {}): Pag
   });
   Object.assign(win, { window: win, scripts });
   createContext(win);
-  return Object.assign(win, { run: (code: string) => runInContext(code, win) });
+  const page = Object.assign(win, { run: (code: string) => runInContext(code, win) });
+  page.run(code);
+  return { browser, page };
 }
 
 test('the script is under 13 KiB compressed, and contains nothing that only the server needs', () => {
@@ -65,8 +70,7 @@ test('uses only the syntax of ES2020', () => {
 });
 
 test('the snippet keeps the calls; the script makes them in order, with their times, on the same object', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = open();
   const loaded = browser.clock.now();
   page.run(snippet({ appId: '1', baseUrl }));
   const before = page.sluice;
@@ -108,9 +112,7 @@ test('the snippet keeps the calls; the script makes them in order, with their ti
 });
 
 test('a method taken from the snippet still works when the script is loaded, and never throws', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  const { browser, page } = open(usualSnippet);
   const { track, identify, flush } = page.sluice;
   track('Before');
   assert.equal(await flush().then(() => 'settled'), 'settled', 'without the script');
@@ -132,9 +134,7 @@ test('a method taken from the snippet still works when the script is loaded, and
 });
 
 test('a method taken from the snippet never throws in a page that has replaced Date since', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  const { browser, page } = open(usualSnippet);
   const { track } = page.sluice;
   page.run(script);
   page.run('Date = function () {}');
@@ -145,9 +145,7 @@ test('a method taken from the snippet never throws in a page that has replaced D
 });
 
 test('an older snippet gets the methods that it lacks', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(`window.sluice = { snippetVersion: 1, calls: [] };
+  const { browser, page } = open(`window.sluice = { snippetVersion: 1, calls: [] };
     ['load', 'track', 'identify'].forEach(function (m) {
       sluice[m] = function () { sluice.calls.push([m, [].slice.call(arguments)]); };
     });
@@ -165,14 +163,12 @@ test('an older snippet gets the methods that it lacks', async () => {
 });
 
 test('works without a snippet, and a second script or snippet changes nothing', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(script);
+  const { browser, page } = open(script);
   page.sluice.load('1', { baseUrl, pageViews: false });
   const { sluice } = page;
   const { track, userId } = sluice;
   page.run(script);
-  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  page.run(usualSnippet);
   assert.equal(page.sluice, sluice);
   assert.equal(page.sluice.track, track);
   assert.equal(page.sluice.userId, userId);
@@ -183,9 +179,7 @@ test('works without a snippet, and a second script or snippet changes nothing', 
 });
 
 test('a script that never loads costs the page a bounded list and nothing else', () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(snippet({ appId: '1', baseUrl }));
+  const { page } = open(snippet({ appId: '1', baseUrl }));
   page.run(snippet({ appId: '1', baseUrl }));
   assert.equal(page.scripts.length, 1);
   page.run(`for (var i = 0; i < 2000; i++) sluice.track('e' + i, { i: i });
@@ -201,9 +195,7 @@ test('a script that never loads costs the page a bounded list and nothing else',
 });
 
 test('the snippet keeps copies: what the page changes afterwards does not change the call', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  const { browser, page } = open(usualSnippet);
   page.run(`var cart = { total: 1 }, all = { theme: 'dark' }, user = { plan: 'free' };
     sluice.addEventProperties(all); sluice.track('Cart', cart); sluice.addUserProperties(user);
     cart.total = 2; delete cart.total; all.theme = 'light'; user.plan = 'paid';`);
@@ -217,9 +209,7 @@ test('the snippet keeps copies: what the page changes afterwards does not change
 });
 
 test('calls that the snippet has no room for are counted as given up', () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  const { page } = open(usualSnippet);
   page.run(`for (var i = 0; i < ${snippetCallsMax + 4}; i++) sluice.track('e' + i)`);
   page.run(script);
   assert.equal(page.sluice.droppedCount, 5);
@@ -227,7 +217,6 @@ test('calls that the snippet has no room for are counted as given up', () => {
 });
 
 test('the snippet loads the script by a policy if the page requires trusted types', () => {
-  const browser = createTestBrowser();
   const policies: string[] = [];
   const trustedTypes = {
     createPolicy(name: string, rules: { createScriptURL(url: string): string }) {
@@ -235,16 +224,13 @@ test('the snippet loads the script by a policy if the page requires trusted type
       return { createScriptURL: (url: string) => ({ trusted: rules.createScriptURL(url) }) };
     },
   };
-  const page = openPage(browser, { trustedTypes });
-  page.run(snippet({ appId: '1', baseUrl }));
+  const { page } = open(snippet({ appId: '1', baseUrl }), { trustedTypes });
   assert.deepEqual(policies, ['sluice']);
   assert.deepEqual(page.scripts[0]?.src, { trusted: `${baseUrl}/sdk.js` });
 });
 
 test('calls that no snippet makes are skipped', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(`window.sluice = { calls: [
+  const { browser, page } = open(`window.sluice = { calls: [
     ['load', ['1', { baseUrl: '${baseUrl}', pageViews: false }], 'yesterday'], null, 5, ['constructor', []],
     ['track'], ['track', 'Text'], ['userId', []], ['track', ['Future'], 9e15], ['track', ['Good'], NaN] ] };`);
   page.run(script);
@@ -258,9 +244,7 @@ test('calls that no snippet makes are skipped', async () => {
 });
 
 test('a `sluice` that cannot be replaced breaks nothing', () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run('window.sluice = Object.freeze({ track: 1 });');
+  const { page } = open('window.sluice = Object.freeze({ track: 1 });');
   page.run(script);
   assert.match(page.warnings[0] ?? '', /cannot replace/);
 });
@@ -281,9 +265,7 @@ test('nothing in the snippet’s options can end the script element', () => {
     script: '\u2028&',
   });
   assert.doesNotMatch(code, /<[/!a-z]|[>\u2028]/i);
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(code);
+  const { page } = open(code);
   assert.equal(page.scripts[0]?.src, '\u2028&');
 });
 
@@ -300,9 +282,7 @@ test('the package exports the library for bundlers, and importing it on a server
 });
 
 test('a second snippet changes nothing: the page records for the environment of the first', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
-  page.run(snippet({ appId: '1', baseUrl, pageViews: false }));
+  const { browser, page } = open(usualSnippet);
   page.run(snippet({ appId: '2', baseUrl: 'https://other.example', pageViews: true }));
   page.run(`sluice.track('Before')`);
   page.run(script);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
-import { openTab, started, waiting } from '../support/client-sending.js';
+import { started, waiting } from '../support/client-sending.js';
 import { createWorld, failure, settle, testSettings } from '../support/client-world.js';
 
 test('a full batch goes at once, the rest after it, in order', async () => {
@@ -84,18 +84,17 @@ test('user properties that may have arrived no longer change', async () => {
 });
 
 test('user properties wait behind earlier ones of their user that are limited or may not have arrived', async () => {
-  const { clock, server, open, texts } = createWorld();
-  const page = open({
+  const { clock, server, start } = createWorld();
+  const page = start({
     transport: {
       send: () => ({ answer: new Promise(() => {}), outlivesPage: false }),
       sendAtExit: () => new Promise(() => {}),
     },
   });
-  page.client.start('1', testSettings);
   page.client.addUserProperties({ plan: 'old' });
   page.hide();
   page.crash();
-  const later = openTab({ clock, server, open, texts });
+  const later = start();
   later.client.addUserProperties({ plan: 'new' });
   later.client.track('Event');
   await clock.advance(3_000);
@@ -135,7 +134,7 @@ test('a message that is being sent is not evicted', async () => {
   const world = createWorld();
   let answer: (answer: TransportAnswer) => void = () => {};
   const bodies: string[] = [];
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: (_, body) => {
         bodies.push(body);
@@ -148,7 +147,6 @@ test('a message that is being sent is not evicted', async () => {
       },
     },
   });
-  page.client.start('1', testSettings);
   page.client.track('Under Way');
   await world.clock.advance(3_000);
   for (let i = 0; i < clientLimits.queueMessagesMax; i++) page.client.track(`e${i}`);
@@ -184,7 +182,7 @@ test('damaged texts in storage are dropped and delay nothing', async () => {
   world.texts.set('sluice:1:backoff', '[]');
   world.texts.set('sluice:%E0%A4%A:q:1', 'x');
   world.texts.set('sluice', 'x');
-  const page = openTab(world);
+  const page = world.start();
   page.client.track('Event');
   await world.clock.advance(3_000);
   assert.deepEqual(world.server.events(), ['Event']);
@@ -195,7 +193,7 @@ test('damaged texts in storage are dropped and delay nothing', async () => {
 test('a key in storage with the highest possible order does not mix up what comes after it', async () => {
   const world = createWorld();
   world.texts.set('sluice:1:q:zzzzzzzzzzzzzzzz.1.e.x', '{"type":"event","id":"x","user_id":"1"}');
-  const page = openTab(world);
+  const page = world.start();
   const names = Array.from({ length: 12 }, (_, i) => `e${i}`);
   for (const name of names) page.client.track(name);
   await world.clock.advance(3_000);
@@ -237,7 +235,7 @@ test('a message made while a batch is under way does not wait for more than the 
 test('adapters that fail do not reach the page, and nothing is lost', async () => {
   const world = createWorld();
   let broken = true;
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: (url, body) => {
         if (broken) throw new Error('no transport');
@@ -245,7 +243,6 @@ test('adapters that fail do not reach the page, and nothing is lost', async () =
       },
     },
   });
-  page.client.start('1', testSettings);
   page.client.track('Event');
   await page.client.flush();
   assert.match(page.warnings[0] ?? '', /sending failed inside the library/);
@@ -258,12 +255,12 @@ test('adapters that fail do not reach the page, and nothing is lost', async () =
 test('messages that could not be sent for 30 days are dropped and counted; younger ones are not', async () => {
   const world = createWorld();
   world.server.answerWith = () => failure(0);
-  const first = openTab(world);
+  const first = world.start();
   first.client.track('Old');
   await world.clock.advance(3_000);
   first.crash();
   await world.clock.advance(31 * 86_400_000);
-  const { client } = openTab(world);
+  const { client } = world.start();
   client.track('Young');
   await world.clock.advance(60_000);
   assert.equal(client.droppedCount, 0, 'a few failures are not enough: the clock may be wrong');

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
-import { openTab, started, waiting } from '../support/client-sending.js';
+import { started, waiting } from '../support/client-sending.js';
 import {
   createLateStorage,
   createSharedStorage,
@@ -33,10 +33,9 @@ test('a tab’s hold on messages ends only after they are removed, and tabs that
 
 test('user properties that another tab is sending do not change', async () => {
   const world = started();
-  const slow = world.open({
+  const slow = world.start({
     transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
   });
-  slow.client.start('1', testSettings);
   world.client.addUserProperties({ plan: 'basic' });
   void slow.client.flush();
   await settle();
@@ -53,7 +52,7 @@ test('a batch from a hidden page that got no answer is not retried at once', asy
   const world = createWorld();
   const times: number[] = [];
   const begin = world.clock.now();
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: (url, body) => {
         times.push(world.clock.now() - begin);
@@ -65,7 +64,6 @@ test('a batch from a hidden page that got no answer is not retried at once', asy
       },
     },
   });
-  page.client.start('1', testSettings);
   page.client.track('Event');
   page.hide();
   await world.clock.advance(60_000);
@@ -93,7 +91,7 @@ test('a page that ends before the answer leaves its messages; the next page wait
   world.crash();
   await settle();
   assert.equal(waiting(world).length, 1);
-  const next = openTab(world);
+  const next = world.start();
   next.client.track('Next Page');
   await world.clock.advance(3_000);
   assert.deepEqual(world.server.events(), ['Event', 'Next Page']);
@@ -119,7 +117,7 @@ test('a hidden page sends at most 64 KB in total over all apps, oldest first; th
   ]);
   const sent = world.server.stored.length;
   world.crash();
-  const next = openTab(world);
+  const next = world.start();
   await world.clock.advance(3_000);
   assert.ok(world.server.stored.length > sent);
   await world.clock.advance(10_000);
@@ -140,7 +138,7 @@ test('a message too large for a hidden page waits, and only messages that must n
   world.client.addUserProperties({ plan: 'pro' });
   world.client.track('Smaller');
   world.crash();
-  openTab(world).client.track('Next');
+  world.start().client.track('Next');
   await world.clock.advance(20_000);
   assert.deepEqual(world.server.events(), ['Small', 'Large', 'Smaller', 'Next']);
   const properties = world.server.stored.filter(({ type }) => type === 'user_properties');
@@ -173,7 +171,7 @@ test('a hidden page sends as many requests as necessary, even during the pause a
 test('a batch under way that ends with its page is sent once more when the page is hidden', async () => {
   const world = createWorld();
   const requests: string[] = [];
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: (_, body) => {
         requests.push(body);
@@ -185,7 +183,6 @@ test('a batch under way that ends with its page is sent once more when the page 
       },
     },
   });
-  page.client.start('1', testSettings);
   page.client.track('Event');
   await world.clock.advance(3_000);
   assert.equal(requests.length, 1);
@@ -198,7 +195,7 @@ test('a batch under way that ends with its page is sent once more when the page 
 test('a batch that outlives its page is not sent again', async () => {
   const world = createWorld();
   let requests = 0;
-  const page = world.open({
+  const page = world.start({
     transport: {
       send: () => {
         requests++;
@@ -210,20 +207,19 @@ test('a batch that outlives its page is not sent again', async () => {
       },
     },
   });
-  page.client.start('1', testSettings);
   page.client.track('Event');
   await world.clock.advance(3_000);
   page.hide();
   page.crash();
   assert.equal(requests, 1);
-  openTab(world);
+  world.start();
   await world.clock.advance(clientLimits.exitHoldMs + 3_000);
   assert.deepEqual(world.server.events(), ['Event'], 'and the next page asks soon');
 });
 
 test('tabs share one user and one queue, and a message is sent by one of them', async () => {
   const world = started();
-  const other = openTab(world);
+  const other = world.start();
   assert.equal(other.client.userId, world.client.userId);
   for (let i = 0; i < 20; i++) (i % 2 === 0 ? world : other).client.track(`e${i}`);
   await world.clock.advance(60_000);
@@ -256,7 +252,7 @@ test('when a visitor switches tabs, no message is sent by both', async () => {
 
 test('another tab sends the messages that a crashed tab leaves', async () => {
   const world = started();
-  const other = openTab(world);
+  const other = world.start();
   world.client.track('Event');
   world.crash();
   await world.clock.advance(2_999);
@@ -268,13 +264,12 @@ test('another tab sends the messages that a crashed tab leaves', async () => {
 
 test('another tab sends what a crashed tab was sending, and no tab does so before the crash', async () => {
   const world = createWorld();
-  const stuck = world.open({
+  const stuck = world.start({
     transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
   });
-  stuck.client.start('1', testSettings);
   stuck.client.track('Event');
   await world.clock.advance(3_000);
-  const other = openTab(world);
+  const other = world.start();
   stuck.crash();
   other.client.track('Other');
   await world.clock.advance(clientLimits.requestMsMin);
@@ -286,10 +281,9 @@ test('another tab sends what a crashed tab was sending, and no tab does so befor
 /** A world in which a page has gone in the middle of a request that outlives it and has no answer yet. */
 async function leftInTheMiddle(record: (page: TestPage) => void): Promise<{ world: World; page: TestPage }> {
   const world = createWorld();
-  const page = world.open({
+  const page = world.start({
     transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: true }) },
   });
-  page.client.start('1', testSettings);
   record(page);
   await world.clock.advance(3_000);
   return { world, page };
@@ -299,7 +293,7 @@ test('a page whose predecessor left in the middle of a request waits for that, b
   const { world, page } = await leftInTheMiddle(({ client }) => client.track('Event'));
   page.hide();
   page.crash();
-  openTab(world);
+  world.start();
   await world.clock.advance(clientLimits.exitHoldMs - 1);
   assert.equal(world.server.received.length, 0);
   await world.clock.advance(1_000);
@@ -308,7 +302,7 @@ test('a page whose predecessor left in the middle of a request waits for that, b
 
 test('nothing of a user overtakes an identification that is under way', async () => {
   const { world, page } = await leftInTheMiddle(({ client }) => client.identify('ada@example.com'));
-  const other = openTab(world);
+  const other = world.start();
   other.client.track('Later');
   other.client.addUserProperties({ plan: 'pro' });
   await world.clock.advance(5_000);
@@ -325,14 +319,14 @@ test('a clock that is set back does not prolong what another tab was sending', a
   const { world, page } = await leftInTheMiddle(({ client }) => client.track('Event'));
   page.crash();
   world.clock.set(world.clock.now() - 24 * 3_600_000);
-  openTab(world);
+  world.start();
   await world.clock.advance(3_000);
   assert.deepEqual(world.server.events(), ['Event']);
 });
 
 test('a tab’s bound includes what other tabs put into the queue', () => {
   const world = started();
-  const other = openTab(world);
+  const other = world.start();
   for (let i = 0; i < clientLimits.queueMessagesMax; i++) world.client.track(`a${i}`);
   for (let i = 0; i < 200; i++) other.client.track(`b${i}`);
   assert.ok(waiting(world).length <= clientLimits.queueMessagesMax + 50, `${waiting(world).length}`);
@@ -340,7 +334,7 @@ test('a tab’s bound includes what other tabs put into the queue', () => {
 
 test('a tab that is opted out by default, where nobody has chosen, leaves others’ messages alone', async () => {
   const world = createWorld();
-  const page = openTab(world);
+  const page = world.start();
   for (let n = 0; n < 20; n++) page.client.track(`e${n}`);
   const other = world.open();
   other.client.start('1', { ...testSettings, optedOut: true });
@@ -357,7 +351,7 @@ test('a tab that is opted out by default, where nobody has chosen, leaves others
 
 test('a tab that adds little notices that another tab adds much', () => {
   const world = started();
-  const other = openTab(world);
+  const other = world.start();
   other.client.track('first');
   for (let n = 0; n < clientLimits.queueMessagesMax - 1; n++) world.client.track(`a${n}`);
   for (let n = 0; n < 200; n++) other.client.track(`b${n}`);
@@ -372,8 +366,7 @@ test('a hidden page survives a failure of its storage', () => {
     if (broken) throw new Error('no storage');
     return storage.get(key);
   };
-  const page = world.open({ storage: { ...storage, get } });
-  page.client.start('1', testSettings);
+  const page = world.start({ storage: { ...storage, get } });
   page.client.track('Event');
   broken = true;
   assert.doesNotThrow(() => page.hide());

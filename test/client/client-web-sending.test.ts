@@ -8,11 +8,10 @@ import { takeBrowser } from '../../src/libraries/client/web/browser.js';
 import { createSendingTurn } from '../../src/libraries/client/web/tabs.js';
 import { createTestBrowser, type WindowOptions } from '../support/client-browser.js';
 import { failure, settle } from '../support/client-world.js';
-import { begin, events, names, openPage } from '../support/web-page.js';
+import { begin, events, names, openPage, visit } from '../support/web-page.js';
 
 test('batches are texts without credentials or headers of their own, so that browsers send no preflight', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = visit();
   page.sluice.track('Event');
   await browser.clock.advance(3_000);
   const [request] = page.fetched;
@@ -40,8 +39,7 @@ test('a batch without an answer is given up after the time-out and sent again', 
 });
 
 test('after a batch without an answer in time the client sends half of it', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser, { fetch: 'never' });
+  const { browser, page } = visit({ fetch: 'never' });
   for (let n = 0; n < 60; n++) page.sluice.track(`e${n}`, { text: 'x'.repeat(900) });
   await browser.clock.advance(4_000 + 2 * requestMs(64 * 1024));
   const sizes = page.fetched.map(({ options }) => String(options.body).length);
@@ -50,8 +48,7 @@ test('after a batch without an answer in time the client sends half of it', asyn
 
 test('a fetch that throws, is absent or is blocked breaks nothing; the messages wait', async () => {
   for (const fetch of ['throws', 'absent'] as const) {
-    const browser = createTestBrowser();
-    const page = openPage(browser, { fetch, beacon: 'refused' });
+    const { browser, page } = visit({ fetch, beacon: 'refused' });
     page.sluice.track('Event');
     page.setVisibility('hidden');
     await browser.clock.advance(600_000);
@@ -79,8 +76,7 @@ test('the time-out needs no AbortController, and ends with the answer', async ()
 });
 
 test('Retry-After reaches the library', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = visit();
   browser.server.answerWith = () => failure(503, 'overloaded', '100');
   page.sluice.track('Event');
   await browser.clock.advance(3_000 + 99_999);
@@ -89,8 +85,7 @@ test('Retry-After reaches the library', async () => {
 
 test('a page that is hidden or left sends waiting messages by a request that outlives it', async () => {
   for (const way of ['visibilitychange', 'pagehide'] as const) {
-    const browser = createTestBrowser();
-    const page = openPage(browser);
+    const { browser, page } = visit();
     page.sluice.track('Event');
     if (way === 'pagehide') page.fire('pagehide');
     else page.setVisibility('hidden');
@@ -104,8 +99,7 @@ test('a page that is hidden or left sends waiting messages by a request that out
 });
 
 test('requests that outlive the page have at most 64 KB together, those already under way included', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser, { fetch: 'never', beacon: 'refused' });
+  const { browser, page } = visit({ fetch: 'never', beacon: 'refused' });
   const properties = { text: 'x'.repeat(1000) };
   for (let i = 0; i < 40; i++) page.sluice.track(`e${i}`, properties);
   await browser.clock.advance(3_000);
@@ -121,8 +115,7 @@ test('requests that outlive the page have at most 64 KB together, those already 
 });
 
 test('answered requests free their room for later ones', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = visit();
   for (let batch = 0; batch < 4; batch++) {
     for (let i = 0; i < 25; i++) page.sluice.track('Event', { text: 'x'.repeat(1000) });
     await browser.clock.advance(3_000);
@@ -134,8 +127,7 @@ test('answered requests free their room for later ones', async () => {
 });
 
 test('without keepalive the page’s last messages go by sendBeacon', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser, { keepalive: 'absent' });
+  const { browser, page } = visit({ keepalive: 'absent' });
   page.sluice.track('Event');
   page.setVisibility('hidden');
   assert.equal(page.beacons.length, 1);

@@ -8,11 +8,10 @@ import { createLocalStorage } from '../../src/libraries/client/web/local-storage
 import { createSluice } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser, type TestWindow } from '../support/client-browser.js';
 import { failure } from '../support/client-world.js';
-import { baseUrl, begin, events, lastWaiting, names, openPage } from '../support/web-page.js';
+import { baseUrl, begin, events, lastWaiting, names, openPage, visit } from '../support/web-page.js';
 
 test('global event properties are one cookie of the whole site, for 400 days, secure where the page is', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = visit();
   page.sluice.addEventProperties({ plan: 'pro', 'first name': 'Ada; née' });
   assert.equal(browser.cookies.get('sluice_1'), 'plan=pro&first%20name=Ada%3B%20n%C3%A9e');
   assert.match(browser.cookieWrites[0] ?? '', /;path=\/;max-age=34560000;samesite=lax;secure$/);
@@ -36,8 +35,7 @@ test('each page that records renews the life of the cookie', () => {
 });
 
 test('a call that makes the cookie larger than 4,096 bytes is refused whole, and the old properties stay', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = visit();
   page.sluice.addEventProperties({ plan: 'pro' });
   const text = 'x'.repeat(900);
   page.sluice.addEventProperties({ a: text, b: text, c: text, d: text });
@@ -62,8 +60,7 @@ test('a call that makes the cookie larger than 4,096 bytes is refused whole, and
 
 test('where cookies are denied, or quietly not kept, global event properties last as long as the page', async () => {
   for (const cookies of ['denied', 'ignored'] as const) {
-    const browser = createTestBrowser();
-    const page = openPage(browser, { cookies });
+    const { browser, page } = visit({ cookies });
     page.sluice.addEventProperties({ plan: 'pro' });
     page.sluice.addEventProperties({ step: 2 });
     page.sluice.removeEventProperty('plan');
@@ -113,9 +110,8 @@ test('where storage is denied, absent or full, the page still works, with one wa
 });
 
 test('storage that fills up while the page lives keeps order and loses nothing', async () => {
-  const browser = createTestBrowser();
   const options: { localStorage?: 'full' } = {};
-  const page = openPage(browser, options);
+  const { browser, page } = visit(options);
   page.sluice.identify('ada@example.com');
   page.sluice.track('Stored');
   options.localStorage = 'full';
@@ -151,9 +147,8 @@ test('messages that stayed in memory while storage was full are stored once ther
 });
 
 test('messages that stayed in memory are stored once sent ones make room', async () => {
-  const browser = createTestBrowser();
   const options: { localStorage?: 'full' } = {};
-  const page = openPage(browser, options);
+  const { browser, page } = visit(options);
   page.sluice.track('Event');
   options.localStorage = 'full';
   page.sluice.identify('ada@example.com');
@@ -166,9 +161,8 @@ test('messages that stayed in memory are stored once sent ones make room', async
 });
 
 test('messages that stayed in memory do not overwrite those that another tab has stored since', () => {
-  const browser = createTestBrowser();
   const options: { localStorage?: 'full' } = {};
-  const page = openPage(browser, options);
+  const { browser, page } = visit(options);
   options.localStorage = 'full';
   page.sluice.identify('ada@example.com');
   page.sluice.resetIdentity();
@@ -182,8 +176,7 @@ test('messages that stayed in memory do not overwrite those that another tab has
 
 test('opting out in one tab also removes messages that another one has only in memory', async () => {
   for (const way of ['interval', 'hidden'] as const) {
-    const browser = createTestBrowser();
-    const page = openPage(browser, { localStorage: 'full' });
+    const { browser, page } = visit({ localStorage: 'full' });
     const other = openPage(browser);
     page.sluice.track('Event');
     other.sluice.optOut();
@@ -260,8 +253,7 @@ test('a full queue makes room without listing the waiting messages again and aga
 });
 
 test('an event that waits takes at most 280 characters of storage beyond its properties', () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser);
+  const { browser, page } = visit();
   const properties = { product: 'Espresso machine', price: 249.5, currency: 'EUR', quantity: 1 };
   page.sluice.track('Product Viewed', properties);
   const [key = ''] = [...browser.storage.keys()].filter((name) => name.includes(':q:'));

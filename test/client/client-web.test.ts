@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { createSluice } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser } from '../support/client-browser.js';
-import { baseUrl, begin, events, names, openPage } from '../support/web-page.js';
+import { baseUrl, begin, events, names, openPage, visit } from '../support/web-page.js';
 
 test('a page view is recorded with address, path, title and referrer, and the global event properties', async () => {
   const browser = createTestBrowser();
@@ -79,8 +79,7 @@ test('the campaign labels of a link are properties of the page view, as far as t
 
 test('a page that routes by the fragment may count its changes as page views', async () => {
   for (const fragment of [false, true]) {
-    const browser = createTestBrowser();
-    const page = openPage(browser, {}, { pageViews: { fragment } });
+    const { browser, page } = visit({}, { pageViews: { fragment } });
     page.go('/start?a=1#/offers');
     page.fire('popstate');
     await browser.clock.advance(0);
@@ -223,8 +222,7 @@ test('if a page has frozen its history, only the page views of that history are 
 });
 
 test('navigation by the history is a page view each, with the new title and the last address as referrer', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser, {}, { pageViews: true });
+  const { browser, page } = visit({}, { pageViews: true });
   page.history?.pushState(null, '', '/offers');
   (page.document as { title: string }).title = 'Offers';
   await browser.clock.advance(0);
@@ -251,8 +249,7 @@ test('a change that is not recorded is no page view, and a hidden part of the pa
     [{ query: true }, ['/start', '/start', '/orders/7', '/orders/7', '/orders/8', '/start']],
     [{ redact: withoutNumbers }, ['/start', '/orders/', '/orders/', '/start']],
   ] as const) {
-    const browser = createTestBrowser();
-    const page = openPage(browser, { url: 'https://shop.example/start?utm_source=mail' }, { pageViews });
+    const { browser, page } = visit({ url: 'https://shop.example/start?utm_source=mail' }, { pageViews });
     for (const address of ['/start', '/orders/7?q=a', '/orders/7?q=ab', '/orders/8', '/start#top']) {
       page.history?.replaceState(null, '', address);
       await browser.clock.advance(0);
@@ -266,8 +263,7 @@ test('a change that is not recorded is no page view, and a hidden part of the pa
 });
 
 test('a page view has the title that its page sets later, and the time of the navigation', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser, {}, { pageViews: true });
+  const { browser, page } = visit({}, { pageViews: true });
   const title = (text: string) => Object.assign(page.document as object, { title: text });
   await browser.clock.advance(10);
   const navigatedAt = browser.clock.now();
@@ -327,8 +323,7 @@ test('an address that is a document or a file of the device is not recorded', as
 });
 
 test('copies of the library in one window are one library', async () => {
-  const browser = createTestBrowser();
-  const page = openPage(browser, {}, { pageViews: true });
+  const { browser, page } = visit({}, { pageViews: true });
   const second = createSluice(page);
   second.track('Second');
   second.load('1', { baseUrl, pageViews: true });
@@ -443,8 +438,7 @@ test('an interval that no timer accepts is brought within its bounds', async () 
     [2 ** 31, clientLimits.intervalMsMax],
     [0.001, clientLimits.intervalMsMin],
   ] as const) {
-    const browser = createTestBrowser();
-    const page = openPage(browser, {}, { intervalMs });
+    const { browser, page } = visit({}, { intervalMs });
     page.sluice.track('Event');
     await browser.clock.advance(waitedMs - 1);
     assert.deepEqual(names(browser), [], `${intervalMs}`);

@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { describe, test } from 'node:test';
 import { readConfig } from '../../src/config.js';
 import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { event, request } from '../harness/collect.js';
+import { listen } from '../harness/listen.js';
 import { untilStored } from '../harness/track.js';
 import { ownApi } from '../support/sluice.js';
 
@@ -48,7 +48,9 @@ describe('paths of the site’s own', () => {
     );
   });
 
-  test('are followed by a page with the snippet, in a browser', { skip: withoutBrowser() }, async () => {
+  test('are followed by a page with the snippet, in a browser', {
+    skip: withoutBrowser(),
+  }, async (context) => {
     const lines = snippet({
       appId: sluice.appId,
       baseUrl: sluice.baseUrl,
@@ -57,29 +59,31 @@ describe('paths of the site’s own', () => {
       pageViews: false,
       intervalMs: 50,
     });
-    const site = createServer((_, answer) => {
-      answer.setHeader('content-type', 'text/html');
-      answer.end(`<!doctype html><title>Shop</title><script>${lines}; sluice.track('From a page')</script>`);
-    });
-    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    const site = await listen(
+      createServer((_, answer) => {
+        answer.setHeader('content-type', 'text/html');
+        answer.end(
+          `<!doctype html><title>Shop</title><script>${lines}; sluice.track('From a page')</script>`,
+        );
+      }),
+    );
     const browser = await launchBrowser();
-    try {
-      const page = await browser.newPage();
-      const asked: string[] = [];
-      page.on('request', (sent) => asked.push(new URL(sent.url()).pathname));
-      await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
-      const stored = await untilStored(sluice, sluice.appId, 3);
-      assert.ok(stored.some((row) => row.event === 'From a page'));
-      const warnings: string[] = [];
-      page.on('console', (message) => warnings.push(message.text()));
-      const bad = { baseUrl: sluice.baseUrl, collectPath: 'in' };
-      await page.evaluate(`sluice.load('${sluice.appId}', ${JSON.stringify(bad)})`);
-      assert.match(warnings.join(), /collectPath must be a path/);
-      assert.ok(asked.includes('/in') && !asked.includes('/api/collect'), asked.join(' '));
-    } finally {
+    context.after(async () => {
       await browser.close();
-      site.close();
-    }
+      site.stop();
+    });
+    const page = await browser.newPage();
+    const asked: string[] = [];
+    page.on('request', (sent) => asked.push(new URL(sent.url()).pathname));
+    await page.goto(site.url);
+    const stored = await untilStored(sluice, sluice.appId, 3);
+    assert.ok(stored.some((row) => row.event === 'From a page'));
+    const warnings: string[] = [];
+    page.on('console', (message) => warnings.push(message.text()));
+    const bad = { baseUrl: sluice.baseUrl, collectPath: 'in' };
+    await page.evaluate(`sluice.load('${sluice.appId}', ${JSON.stringify(bad)})`);
+    assert.match(warnings.join(), /collectPath must be a path/);
+    assert.ok(asked.includes('/in') && !asked.includes('/api/collect'), asked.join(' '));
   });
 });
 

@@ -262,7 +262,6 @@ function createWebStorage(
   });
 }
 
-/** A `Date` that reads the test's clock. */
 function dateOf(clock: TestClock): DateConstructor {
   return class extends Date {
     constructor(ms?: number) {

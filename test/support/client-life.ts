@@ -36,7 +36,6 @@ export type LifeOptions = {
   readonly hasFaultsOfStorage: boolean;
 };
 
-/** Arbitrary steps of a life. */
 export function stepsOfLife(options: LifeOptions): fc.Arbitrary<Step[]> {
   const tab = fc.constantFrom(0, 0, 0, 1, 1, 2);
   const one = <T>(...values: T[]) => fc.constantFrom(...values);
@@ -98,7 +97,6 @@ export type ArrivedEvent = {
 export type LifeWorld = {
   now(): number;
   readonly idleMs: number;
-  /** Whether an event of that name has certainly arrived. */
   isStored(name: string): boolean;
   /** Whether every other event has certainly not arrived and is not on its way. */
   readonly isExact: boolean;
@@ -165,7 +163,6 @@ export function createLifeModel(world: LifeWorld) {
   }
 
   return {
-    /** The name of the next event. */
     nextName: () => `e${events.length}`,
     /** Reports that a page shows this user. `ms` is the time if the page may have created the user just now. */
     met: meet,

@@ -1,18 +1,18 @@
 // Pages with the client library in a real browser, with a whole service behind them. A test sees which requests a page sent, and what
 // ClickHouse stored of them.
 
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { TestContext } from 'node:test';
+import { after, type TestContext } from 'node:test';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { type SnippetOptions, snippet } from '../../src/libraries/client/web/snippet.js';
 import { createEnvironments } from '../harness/accounts.js';
-import { launchBrowser } from '../harness/browser.js';
+import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { collect, event, newId, request } from '../harness/collect.js';
+import { listen } from '../harness/listen.js';
 import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { type CollectFront, startCollectFront } from './collect-front.js';
+import { sharedSluice } from './sluice.js';
 
 export type StoredRow = {
   readonly event: string;
@@ -40,11 +40,9 @@ export type ClientRig = {
   readonly sluice: Deployment;
   readonly front: CollectFront;
   readonly browser: Browser;
-  /** Origin of the pages. */
   readonly siteUrl: string;
   /** Returns an environment for this test alone; its pages are closed after the test. */
   newAppId(t: TestContext): string;
-  /** Puts a document on the site; returns its address. */
   put(html: string, headers?: Readonly<Record<string, string>>, path?: string): string;
   /** Puts a page with the snippet on the site; returns its address. */
   pageUrl(options: PageOptions): string;
@@ -58,8 +56,16 @@ export type ClientRig = {
 
 const environmentsMax = 50;
 
+/** The rig of a test file, which ends with it. Without a browser the file's tests are skipped, and there is none. */
+export async function clientRig(): Promise<ClientRig> {
+  if (withoutBrowser() !== false) return undefined as never;
+  const rig = await startClientRig(await sharedSluice());
+  after(() => rig.stop());
+  return rig;
+}
+
 /** Starts front, site and browser. */
-export async function startClientRig(sluice: Deployment): Promise<ClientRig> {
+async function startClientRig(sluice: Deployment): Promise<ClientRig> {
   const closing: (() => unknown)[] = [];
   const stop = async () => {
     for (const close of closing.reverse()) await close();
@@ -123,7 +129,6 @@ export async function libraryIn(page: Page): Promise<void> {
   await page.waitForFunction('window.sluice && sluice.userId !== undefined');
 }
 
-/** Collects what a page warns of from now on. */
 export function warningsOf(page: Page): string[] {
   const warnings: string[] = [];
   page.on('console', (message) => {
@@ -132,7 +137,6 @@ export function warningsOf(page: Page): string[] {
   return warnings;
 }
 
-/** The user id and identity that a page shows. */
 export function userOf(page: Page): Promise<{ userId: string; identity?: string }> {
   return page.evaluate('({ userId: sluice.userId, identity: sluice.identity })');
 }
@@ -178,18 +182,13 @@ async function startSite() {
       reply.writeHead(200, { ...type, ...found.headers }).end(found.html);
     }
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url, stop } = await listen(server);
   return {
     url,
     put(html: string, headers: Readonly<Record<string, string>> = {}, path = `/${newId()}`): string {
       documents.set(path, { html, headers });
       return url + path;
     },
-    close() {
-      server.close();
-      server.closeAllConnections();
-    },
+    close: stop,
   };
 }

@@ -1,20 +1,11 @@
 // A started client of the library with its surroundings, for tests of how it sends.
 
 import type { Message } from '../../src/libraries/client/core/messages.js';
-import { createWorld, type TestPage, testSettings, type World } from './client-world.js';
+import { createWorld, type TestPage, type World } from './client-world.js';
 
 export function started(settings = {}): World & TestPage {
   const world = createWorld();
-  const page = world.open();
-  page.client.start('1', { ...testSettings, ...settings });
-  return { ...world, ...page };
-}
-
-/** One more page for the app 1, in the same browser. */
-export function openTab(world: World): TestPage {
-  const page = world.open();
-  page.client.start('1', testSettings);
-  return page;
+  return { ...world, ...world.start({}, settings) };
 }
 
 export function isNamed(message: Message, event: string): boolean {

@@ -231,8 +231,12 @@ export type World = {
   readonly server: TestServer;
   readonly texts: Map<string, string>;
   /** Opens a page or an app with the storage of the previous one. */
-  open(options?: Partial<Adapters> & { ready?: boolean }): TestPage;
+  open(options?: PageOptions): TestPage;
+  /** The same, and starts it for the app 1. */
+  start(options?: PageOptions, settings?: Partial<Settings>): TestPage;
 };
+
+type PageOptions = Partial<Adapters> & { ready?: boolean };
 
 /** The kind of visit: `first` has no user yet, so nothing is sent at once; `later` already has users of the apps 1 to 3. */
 export type Visit = 'first' | 'later';
@@ -242,21 +246,25 @@ export function rememberVisit(visit: Visit, texts: Map<string, string>): void {
   for (const app of [1, 2, 3]) texts.set(`sluice:${app}:user`, `{"id":"900719925474099${app}"}`);
 }
 
+/** Random bytes that are the same in every run, by a linear congruential generator. */
+export function createRandomBytes(): (count: number) => Uint8Array {
+  let seed = 1;
+  return (count) =>
+    Uint8Array.from({ length: count }, () => {
+      seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+      return seed >>> 24;
+    });
+}
+
 /** Pages over one storage, one server and one clock. */
 export function createWorld(visit: Visit = 'later'): World {
   const clock = createTestClock();
   const server = createTestServer();
   const shared = createSharedStorage();
   rememberVisit(visit, shared.texts);
-  let seed = 1;
-  const randomBytes = (count: number): Uint8Array =>
-    Uint8Array.from({ length: count }, () => {
-      // A linear congruential generator, so that every run is the same.
-      seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
-      return seed >>> 24;
-    });
+  const randomBytes = createRandomBytes();
 
-  function open(options: Partial<Adapters> & { ready?: boolean } = {}): TestPage {
+  function open(options: PageOptions = {}): TestPage {
     const { ready = true, ...adapters } = options;
     const own = clock.page();
     const warnings: string[] = [];
@@ -306,5 +314,11 @@ export function createWorld(visit: Visit = 'later'): World {
     };
   }
 
-  return { clock, server, texts: shared.texts, open };
+  function start(options: PageOptions = {}, settings: Partial<Settings> = {}): TestPage {
+    const page = open(options);
+    page.client.start('1', { ...testSettings, ...settings });
+    return page;
+  }
+
+  return { clock, server, texts: shared.texts, open, start };
 }

@@ -1,14 +1,18 @@
 // A simulated phone for tests of the mobile surfaces: asynchronous storage that survives its apps, a network that leads to a test server,
 // and sensors and a clock that tests control.
 
+import { createAndroidSluice } from '../../src/libraries/client/android.js';
 import type { Clock, TransportAnswer } from '../../src/libraries/client/core/adapters.js';
+import { createIosSluice } from '../../src/libraries/client/ios.js';
 import type {
   DeviceAdapters,
   DeviceStorage,
   PairingAdapters,
   RuntimeAdapters,
 } from '../../src/libraries/client/mobile/adapters.js';
+import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
 import {
+  createRandomBytes,
   createTestClock,
   createTestServer,
   settle,
@@ -32,7 +36,6 @@ export type Run = {
   networkBack(): void;
   showScreen(name: string): void;
   shake(): void;
-  /** The number of listeners to shakes. */
   shakeListenerCount(): number;
   /** Ends the app at once: no further timer fires, no pending answer reaches it, nothing more is written. */
   kill(): void;
@@ -85,14 +88,7 @@ export function createPhone(): Phone {
     return server.take(url, body);
   }
 
-  let seed = 1;
-  function randomBytes(count: number): Uint8Array {
-    return Uint8Array.from({ length: count }, () => {
-      // A linear congruential generator, so that every run is the same.
-      seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
-      return seed >>> 24;
-    });
-  }
+  const randomBytes = createRandomBytes();
 
   function open(overrides: Partial<Adapters> = {}): Run {
     const own: Clock & { end(): void } = clock.page();
@@ -162,6 +158,44 @@ export function createPhone(): Phone {
   return { clock, server, storage, pairings, open };
 }
 
+/** An app on the phone with a configured surface; `start…` have also set the environment 1. */
+export function openReactNative(phone = createPhone(), run = phone.open()) {
+  const sluice = createReactNativeSluice();
+  sluice.configure(run.adapters);
+  return { phone, run, sluice };
+}
+
+export function openIos(phone = createPhone(), run = phone.open()) {
+  const sluice = createIosSluice();
+  sluice.configure(run.adapters);
+  return { phone, run, sluice };
+}
+
+export function openAndroid(phone = createPhone(), run = phone.open()) {
+  const sluice = createAndroidSluice();
+  const { baseUrl, clock, randomBytes, warn, ...context } = run.adapters;
+  sluice.configure({ baseUrl, clock, randomBytes, warn });
+  return { phone, run, sluice, context };
+}
+
+export function startReactNative(phone?: Phone) {
+  const opened = openReactNative(phone);
+  opened.sluice.setAppId('1');
+  return opened;
+}
+
+export function startIos(phone?: Phone) {
+  const opened = openIos(phone);
+  opened.sluice.setAppId('1');
+  return opened;
+}
+
+export function startAndroid(phone?: Phone) {
+  const opened = openAndroid(phone);
+  opened.sluice.init(opened.context, '1');
+  return opened;
+}
+
 function createListeners<T>() {
   const listeners = new Set<(value: T) => void>();
   return {
@@ -196,7 +230,6 @@ function createTestStorage(): TestStorage {
   return storage;
 }
 
-/** The answer that opens a pairing. */
 export function opened(pairing: string, code: string, expires_in: unknown = 600): TransportAnswer {
   return { status: 201, body: JSON.stringify({ pairing, code, expires_in }) };
 }

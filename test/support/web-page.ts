@@ -2,7 +2,12 @@
 
 import type { EventMessage } from '../../src/libraries/client/core/messages.js';
 import { createSluice, type LoadOptions, type Sluice } from '../../src/libraries/client/web/sluice.js';
-import type { TestBrowser, TestWindow, WindowOptions } from './client-browser.js';
+import {
+  createTestBrowser,
+  type TestBrowser,
+  type TestWindow,
+  type WindowOptions,
+} from './client-browser.js';
 
 export const baseUrl = 'https://events.example';
 
@@ -13,6 +18,12 @@ export function openPage(
   load: Partial<LoadOptions> = {},
 ): TestWindow & { sluice: Sluice } {
   return begin(browser.open(options), load);
+}
+
+/** Opens such a page in a new browser. */
+export function visit(options: WindowOptions = {}, load: Partial<LoadOptions> = {}) {
+  const browser = createTestBrowser();
+  return { browser, page: openPage(browser, options, load) };
 }
 
 export function begin(win: TestWindow, load: Partial<LoadOptions> = {}): TestWindow & { sluice: Sluice } {
@@ -29,7 +40,6 @@ export function names(browser: TestBrowser): string[] {
   return browser.server.events();
 }
 
-/** The last message that waits in storage. */
 export function lastWaiting({ storage }: TestBrowser): string {
   const keys = [...storage.keys()].filter((key) => key.startsWith('sluice:1:q:'));
   return storage.get(keys.at(-1) as string) as string;
