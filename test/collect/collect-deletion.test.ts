@@ -3,10 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { registryKeys } from '../../src/redis/keys.js';
 import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
 import {
   assertExact,
+  deleteNow,
   dumpTables,
   readFound,
   submitAccepted,
@@ -51,9 +51,7 @@ async function assertDeletes(
   await storeAll(sluice.baseUrl, main, [...stays, ...goes]);
   await untilStored(sluice);
   const before = await dumpTables(sluice);
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-  const requestId = await submitAccepted(sluice, token, [target]);
-  await untilComplete(sluice, token, requestId);
+  const requestId = await deleteNow(sluice, token, [target]);
   await untilStored(sluice);
   assertExact(before, await dumpTables(sluice), new Set(identificationsToGo), {});
   assert.deepEqual(await readFound(sluice, requestId), found);

@@ -6,12 +6,9 @@ import { bodies, counts, deletions } from '../../src/contract/limits.js';
 
 export const api = '/api/public/v0';
 
-/** What is wrong, the body that is sent, and the answer. */
 type BodyRow = readonly [what: string, body: string | Buffer, answer: string];
-/** The same of a query. */
 type QueryRow = readonly [query: string, answer: string];
 
-/** An endpoint that takes a list of users. */
 export type ListEndpoint = {
   /** `ID` stands for a request of the caller. */
   readonly path: string;
@@ -270,12 +267,10 @@ export const methods: Readonly<Record<string, readonly string[]>> = {
   '/user_suppression/lookup': ['POST'],
 };
 
-/** The endpoints of a token. */
 export const tokenEndpoints = Object.entries(methods)
   .filter(([path]) => !['/auth_token', '/signing_key'].includes(path))
   .flatMap(([path, its]) => its.map((method) => ({ method, path })));
 
-/** The endpoints that name a request or an export. */
 export const namingEndpoints = tokenEndpoints.filter(({ path }) => /ID|EXPORT/.test(path));
 
 /** Ids that name nothing for any caller. `own` is one that does. */

@@ -17,6 +17,7 @@ import {
   basic,
   deletionPaths,
   getToken,
+  parse,
   type Reply,
   readStatus,
   submit,
@@ -71,10 +72,6 @@ function askToken(
 
 function base64(text: string | Buffer): string {
   return Buffer.from(text).toString('base64');
-}
-
-function parse(reply: Reply): Record<string, unknown> {
-  return JSON.parse(reply.text) as Record<string, unknown>;
 }
 
 /** A new account for each test that changes a key. */
@@ -229,7 +226,6 @@ function namedRequests(): Promise<Named> {
   return named;
 }
 
-/** The path of an endpoint in `bad-input`, for these requests. */
 function pathTo(path: string, { ID, EXPORT }: Named['own']): string {
   return `${badInput.api}${path.replace('ID', ID).replace('EXPORT', EXPORT)}`;
 }
@@ -458,7 +454,6 @@ test('answers 404 with the same bytes for every request and export that is not t
   assert.equal(answers.size, 1, [...answers].join('\n'));
 });
 
-/** The targets of a submission, as Redis keeps them. */
 async function keptTargets(requestId: string): Promise<Target[]> {
   const text = await withRedis(sluice, (redis) => redis.get(registryKeys.deletionTargets(requestId)));
   return JSON.parse(text ?? 'null') as Target[];
@@ -481,8 +476,7 @@ test('keeps user_ids and identities apart, and each in one form', async () => {
 });
 
 test('accepts 10,000 users of 255 escaped characters each within bounded memory', async () => {
-  const api = sluice.api[0];
-  assert.ok(api);
+  const api = sluice.api[0] ?? assert.fail();
   const memoryKiB = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${api.pid}/status`, 'utf8'))?.[1]);
   const escaped = '\\ud83d\\ude00'.repeat(250);
   const identity = (at: number) =>

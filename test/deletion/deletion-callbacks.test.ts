@@ -6,7 +6,7 @@ import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { createServer as createTcpServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -28,16 +28,10 @@ import { callbackJobs } from '../../src/tuning.js';
 import { callbackPauseMs, createWaitingLine } from '../../workers/callback-queue.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import { createTestAccount, restoreState, type TestAccount } from '../harness/accounts.js';
-import {
-  administer,
-  getToken,
-  readStatus,
-  showDeletion,
-  submitAccepted,
-  untilComplete,
-} from '../harness/deletion.js';
+import { administer, deleteNow, getToken, readStatus, showDeletion, submitNow } from '../harness/deletion.js';
 import { assertDocumentedCall } from '../harness/documented-answers.js';
 import { freePort } from '../harness/free-port.js';
+import { listen } from '../harness/listen.js';
 import { withRedis } from '../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
 import { tempDir } from '../harness/temp-dir.js';
@@ -73,13 +67,7 @@ async function startReceiver(answer: (reply: ServerResponse, count: number) => v
       answer(reply, received.length);
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const stop = () => {
-    server.closeAllConnections();
-    server.close();
-  };
+  const { port, stop } = await listen(server);
   open.push(stop);
   return { received, port, stop, atOnceMost: () => atOnceMost };
 }
@@ -327,9 +315,7 @@ describe('a call', () => {
       });
       socket.on('error', () => undefined);
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
+    const { port, stop } = await listen(server);
     const resolve = async () => ['127.0.0.1'];
     const result = await call({ url: `https://sni.example:${port}/`, secret: '' }, '{}', {
       isAllowed,
@@ -337,7 +323,7 @@ describe('a call', () => {
     });
     assert.deepEqual(result, { error: 'connection_failed' });
     assert.ok(hello.includes('sni.example'));
-    server.close();
+    stop();
   });
 
   test('tries the addresses of a name in turn until one connects, and sends once', async () => {
@@ -511,11 +497,6 @@ describe('a complete deletion', () => {
     return (JSON.parse(text) as { callback?: Callback }).callback;
   }
 
-  async function submitNow(identity: string): Promise<string> {
-    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-    return submitAccepted(sluice, token, [{ identity }]);
-  }
-
   function callsFor(requestId: string): Received[] {
     return receiver.received.filter(({ body }) => body.includes(requestId));
   }
@@ -548,7 +529,7 @@ describe('a complete deletion', () => {
   }
 
   test('calls its account once, signed, with what the status says', async () => {
-    const requestId = await submitNow('called for');
+    const requestId = await submitNow(sluice, token, [{ identity: 'called for' }]);
     const callback = await untilState(requestId, 'delivered');
     assert.deepEqual(
       callback.tries.map(({ at: _, ...each }) => each),
@@ -573,9 +554,7 @@ describe('a complete deletion', () => {
   test('calls no account that has no callback', async () => {
     const other = await createTestAccount(sluice, 'Uncalled');
     const ownToken = await getToken(sluice, other);
-    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-    const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'a' }]);
-    await untilComplete(sluice, ownToken, requestId);
+    const requestId = await deleteNow(sluice, ownToken, [{ identity: 'a' }]);
     assert.ok(!(await readStatus(sluice, ownToken, requestId)).text.includes('callback'));
     assert.equal(callsFor(requestId).length, 0);
   });
@@ -583,7 +562,7 @@ describe('a complete deletion', () => {
   test('calls even if the worker is killed right after the completion, and Redis is emptied while the call is due', async () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'completed:1' });
     worker.sigstop();
-    const requestId = await submitNow('crash');
+    const requestId = await submitNow(sluice, token, [{ identity: 'crash' }]);
     await until(() => !killed.running, 'the worker has completed it');
     assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
     assert.equal(callsFor(requestId).length, 0);
@@ -598,7 +577,7 @@ describe('a complete deletion', () => {
 
   test('calls although Redis is emptied just before a round completes the deletion', async () => {
     worker.sigstop();
-    const requestId = await submitNow('emptied');
+    const requestId = await submitNow(sluice, token, [{ identity: 'emptied' }]);
     await withRedis(sluice, async (redis) => {
       const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
       const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
@@ -622,7 +601,7 @@ describe('a complete deletion', () => {
   test('calls again if the worker is killed after an answer and before it records it', async () => {
     const killed = await sluice.addWorker({ CRASH_AT: 'call_answered:1' });
     worker.sigstop();
-    const requestId = await submitNow('answered');
+    const requestId = await submitNow(sluice, token, [{ identity: 'answered' }]);
     await until(() => !killed.running, 'the worker has called');
     assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
     worker.sigcont();
@@ -635,7 +614,7 @@ describe('a complete deletion', () => {
 
   test('calls again after a call that failed, and lists the attempts', async () => {
     status = 500;
-    const requestId = await submitNow('again');
+    const requestId = await submitNow(sluice, token, [{ identity: 'again' }]);
     await until(async () => ((await callbackOf(requestId))?.tries.length ?? 0) > 0, 'a call has failed');
     status = 200;
     const { tries } = await untilState(requestId, 'delivered');
@@ -667,7 +646,7 @@ describe('a complete deletion', () => {
       () => silent.received.length >= 5 * ofAccountMax,
       'the silent accounts use all of their shares',
     );
-    const requestId = await submitNow('beside the silent');
+    const requestId = await submitNow(sluice, token, [{ identity: 'beside the silent' }]);
     await untilState(requestId, 'delivered');
     const { completed_at = '', callback } = await showDeletion(sluice, requestId);
     const waitedMs = Date.parse(callback?.tries[0]?.at ?? '') - Date.parse(completed_at);

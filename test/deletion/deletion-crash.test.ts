@@ -20,10 +20,10 @@ import { restoreState } from '../harness/accounts.js';
 import {
   administer,
   assertExact,
-  type Dump,
   dumpTables,
   getToken,
   type History,
+  hurryRounds,
   readFound,
   readStatus,
   showDeletion,
@@ -32,12 +32,11 @@ import {
   untilComplete,
   untilStored,
   withoutRounds,
-  writeHistory,
 } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { gatedDeletionWorld } from '../support/deletion-world.js';
+import { gatedDeletionWorld, type Prepared, prepareHistory } from '../support/deletion-world.js';
 import { addPending, removePending } from '../support/pending.js';
 import { test } from '../support/test.js';
 import { filesWith, keysWith } from '../support/traces.js';
@@ -58,22 +57,7 @@ afterEach(async () => {
   });
 });
 
-type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
-
-let histories = 0;
-
-async function prepare(): Promise<Prepared> {
-  histories += 1;
-  const earlier = await dumpTables(sluice);
-  const history = await writeHistory(sluice, account, stranger, `user-${histories}@example.com`);
-  await untilStored(sluice);
-  return { history, earlier, before: await dumpTables(sluice, earlier) };
-}
-
-/** Lets the next round begin at once, although few requests have gathered. */
-async function hurryRounds(): Promise<void> {
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-}
+const prepare = () => prepareHistory(world);
 
 /** Settles when the second copy of a request, in ClickHouse, is as it should be. */
 async function untilCopied(
@@ -141,12 +125,12 @@ async function assertDeleted(
 /** Has a worker killed at a point of the round that deletes the users of a history; then another worker continues the round. */
 async function crashAt(point: string, prepared: Prepared, killed: Child): Promise<void> {
   survivor.sigstop();
-  await hurryRounds();
+  await hurryRounds(sluice);
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   const accepted = await prepared.history.returnToService();
   await until(() => !killed.running, { deadlineMs: 180_000, what: `the worker passes ${point}` });
   assert.equal((await killed.exited).signal, 'SIGKILL');
-  await hurryRounds();
+  await hurryRounds(sluice);
   survivor.sigcont();
   await untilComplete(sluice, token, requestId);
   await assertDeleted(prepared, requestId, accepted);
@@ -189,7 +173,7 @@ test('completes a deletion exactly although a round ends at every step of it, on
     }
   });
   await client.close();
-  await hurryRounds();
+  await hurryRounds(sluice);
   survivor.sigcont();
   await untilComplete(sluice, token, requestId);
   await assertDeleted(prepared, requestId, accepted);
@@ -197,7 +181,7 @@ test('completes a deletion exactly although a round ends at every step of it, on
 
 /** Submits a request; settles when the worker is about to send the statement that erases or masks its rows in a table. */
 async function submitUntil(users: History['users'], table: string): Promise<string> {
-  await hurryRounds();
+  await hurryRounds(sluice);
   const takes = new RegExp(`^\\s*(ALTER TABLE ${table} DELETE|DELETE FROM ${table}) `);
   gate.hold(({ sql }) => takes.test(sql));
   const requestId = await submitAccepted(sluice, token, users);
@@ -299,7 +283,7 @@ test('deletions whose targets are lost hold up no others, report the loss, and e
   const [first = '', second = '', third = '', ...rest] = lost;
   const own = await submitAccepted(sluice, token, prepared.history.users);
   const others = await submitAccepted(sluice, strangerToken, [{ identity: 'of another account' }]);
-  await hurryRounds();
+  await hurryRounds(sluice);
   survivor.sigcont();
   await untilComplete(sluice, strangerToken, others);
   await untilComplete(sluice, token, own);
@@ -384,7 +368,7 @@ test('copies targets again that ClickHouse has lost, and reports them as lost on
     const gone = `request_id = '${own}' OR identity = 'kept twice'`;
     await sluice.rows(`ALTER TABLE deletion_targets DELETE WHERE ${gone} SETTINGS mutations_sync = 2`);
     await withRedis(sluice, (redis) => redis.del(registryKeys.deletionTargets(lost)));
-    await hurryRounds();
+    await hurryRounds(sluice);
   });
   await untilComplete(sluice, token, own);
   await assertDeleted(prepared, own, {});
@@ -471,7 +455,7 @@ for (const { isLate, when } of looksForTargets) {
     const prepared = await prepare();
     const purge = 'ALTER TABLE deletion_targets DELETE';
     let isPurging = false;
-    await hurryRounds();
+    await hurryRounds(sluice);
     // Copies of the request that the worker makes once it wants to purge the targets never arrive.
     gate.hold(({ sql }) => {
       const wantsPurge = sql.trimStart().startsWith(purge);
@@ -499,7 +483,7 @@ test('a request that was reported complete stays complete when Redis is emptied 
   const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
   survivor.sigstop();
   try {
-    await hurryRounds();
+    await hurryRounds(sluice);
     const requestId = await submitAccepted(sluice, token, prepared.history.users);
     await until(() => !killed.running, { deadlineMs: 180_000, what: 'the worker has completed it' });
     const statusOf = async () => JSON.parse((await readStatus(sluice, token, requestId)).text) as object;

@@ -14,6 +14,7 @@ import {
   deletionPaths,
   getToken,
   listDeletions,
+  parse,
   type Reply,
   readStatus,
   sendEvents,
@@ -33,12 +34,6 @@ import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 
 let { sluice, worker, account, token, strangerToken, main, staging } = await deletionWorld();
-
-type Answer = Readonly<Record<string, unknown>>;
-
-function parse(reply: Reply): Answer {
-  return JSON.parse(reply.text) as Answer;
-}
 
 test('a status counts the users that were named and found, and the rows of whole merged users', async () => {
   await sendIdentify(sluice, main, '101', 'merged');

@@ -6,6 +6,7 @@ import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { keyIdOf } from '../../src/accounts/signing-key.js';
@@ -29,7 +30,9 @@ import {
   deletionPaths,
   dumpTables,
   getToken,
+  hurryRounds,
   listDeletions,
+  parse,
   type Reply,
   readStatus,
   sendEvents,
@@ -56,11 +59,6 @@ const { sluice, worker, account, stranger, token, strangerToken, main, staging, 
 
 type Answer = Readonly<Record<string, unknown>>;
 
-function parse(reply: Reply): Answer {
-  return JSON.parse(reply.text) as Answer;
-}
-
-/** What the service answers about each user of a deletion. */
 async function usersOf(requestId: string, query = ''): Promise<Answer> {
   const reply = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/users${query}`);
   assert.equal(reply.status, 200, reply.text);
@@ -106,7 +104,7 @@ test('shows found and similar users, for each position of the list and for each 
     { identity: 'Carol@Example.com ' },
     { identity: ' ' },
   ];
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await hurryRounds(sluice);
   const submitted = parse(await submitWith(sluice, token, { users }));
   const requestId = String(submitted.deletion_request_id);
   // This event comes too late to be counted.
@@ -374,12 +372,8 @@ async function runOffline(...args: readonly string[]): Promise<{ code: number | 
     env: { ...process.env, REDIS_URL: 'redis://127.0.0.1:1' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  let text = '';
-  child.stdout.on('data', (piece: Buffer) => {
-    text += String(piece);
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code, printed: JSON.parse(text) as Answer };
+  const [printed, [code]] = await Promise.all([json(child.stdout), once(child, 'close')]);
+  return { code: code as number | null, printed: printed as Answer };
 }
 
 test('a complete deletion has a certificate that states the counts, is always the same and names nobody', async () => {

@@ -12,11 +12,10 @@ import type { ClickHouseUser } from '../harness/clickhouse.js';
 import {
   assertExact,
   callWithToken,
-  type Dump,
   deletionPaths,
   dumpTables,
   getToken,
-  type History,
+  hurryRounds,
   readStatus,
   send,
   sendEvents,
@@ -26,18 +25,17 @@ import {
   submitWith,
   untilComplete,
   untilStored,
-  writeHistory,
 } from '../harness/deletion.js';
 import { maskingEnvironment } from '../harness/environment.js';
 import { withRedis } from '../harness/redis-client.js';
 import { readExportStatus, readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
-import { deletionWorld } from '../support/deletion-world.js';
+import { deletionWorld, type Prepared, prepareHistory } from '../support/deletion-world.js';
 import { test } from '../support/test.js';
 import { filesWith } from '../support/traces.js';
 
 const world = await deletionWorld({ env: { JOB_LOCK_MS: '1000', ...maskingEnvironment } });
-const { sluice, worker, account, stranger, main } = world;
+const { sluice, worker, account, main } = world;
 let { token } = world;
 
 /** No pass begins before `eraseNow`. */
@@ -56,20 +54,11 @@ async function statusOf(requestId: string): Promise<Status> {
 }
 
 async function untilHidden(requestId: string): Promise<void> {
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await hurryRounds(sluice);
   await until(async () => (await statusOf(requestId)).state === 'hidden', 'the request is hidden');
 }
 
-type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
-let histories = 0;
-
-async function prepare(): Promise<Prepared> {
-  histories += 1;
-  const earlier = await dumpTables(sluice);
-  const history = await writeHistory(sluice, account, stranger, `hidden-${histories}@example.com`);
-  await untilStored(sluice);
-  return { history, earlier, before: await dumpTables(sluice, earlier) };
-}
+const prepare = () => prepareHistory(world);
 
 async function assertGone({ history, earlier, before }: Prepared, accepted = {}): Promise<void> {
   assertExact(before, await dumpTables(sluice, earlier), history.identificationsToGo, accepted);
@@ -107,7 +96,7 @@ async function askAs({ name, password }: ClickHouseUser, sql: string): Promise<s
 }
 
 test('users are hidden exactly, whatever happens to the tables, and complete when nothing is on the disk', async () => {
-  const key = { identity: 'hidden-1@example.com', event: 'Once', idempotency_key: 'hidden-key' };
+  const key = { identity: 'user-1@example.com', event: 'Once', idempotency_key: 'hidden-key' };
   await send(sluice, '/api/track', { app_id: main, ...key, properties: { fate: 'go' } });
   const prepared = await prepare();
   const { history } = prepared;

@@ -8,6 +8,7 @@ import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {
   getToken,
+  hurryRounds,
   readStatus,
   sendEvents,
   showDeletion,
@@ -65,7 +66,7 @@ async function stateOf(requestId: string): Promise<string | undefined> {
 }
 
 async function untilHidden(requestId: string): Promise<void> {
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await hurryRounds(sluice);
   await until(async () => (await stateOf(requestId)) === 'hidden', {
     deadlineMs: busyMsMax,
     what: 'the request is hidden',
@@ -162,7 +163,7 @@ test('merges continue when the worker is killed while a pass gives way', async (
   worker.sigstop();
   const slow = await beginSlowPass('slow too');
   const during = await submitAccepted(sluice, token, [{ identity: 'during' }]);
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await hurryRounds(sluice);
   await until(() => !killed.running, { deadlineMs: busyMsMax, what: 'the worker is killed' });
   await sluice.rows('ALTER TABLE stored_events MODIFY COLUMN session_id CODEC(LZ4)');
   worker.sigcont();
@@ -292,7 +293,7 @@ test('accounts whose rows ClickHouse refuses to count keep no request of others 
     requests.push({ appId, ownToken, id: await submitAccepted(sluice, ownToken, [{ identity: 'counted' }]) });
   }
   const states = () => Promise.all(requests.map(async ({ id }) => (await showDeletion(sluice, id)).state));
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await hurryRounds(sluice);
   await until(async () => (await states()).every((state) => state === 'hidden'), 'all are hidden');
   const refused = [requests[0]?.appId, requests[3]?.appId].map((appId) => `"app_id":"${appId}"`);
   gate.refuse(

@@ -21,6 +21,7 @@ import { finish } from '../../workers/round/finish.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import {
   getToken,
+  hurryRounds,
   readStatus,
   send,
   sendEvents,
@@ -52,7 +53,7 @@ async function inOneRound(work: () => Promise<void>): Promise<void> {
       worker.sigcont();
     }
     await untilStored(sluice);
-    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+    await hurryRounds(sluice);
   });
 }
 
@@ -532,7 +533,7 @@ test('lists of long names are bounded by account, leave room for others, and a w
   assert.match(still.text, /"status":"pending"/, 'the small request did not wait for the long lists');
   await untilComplete(sluice, late, await submitAccepted(sluice, late, [{ identity: 'late' }]));
   for (const id of ids) {
-    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+    await hurryRounds(sluice);
     await untilComplete(sluice, heavyToken, id);
   }
   const status = readFileSync(`/proc/${worker.pid}/status`, 'utf8');

@@ -20,6 +20,7 @@ import {
   administer,
   assertExact,
   dumpTables,
+  hurryRounds,
   readFound,
   readStatus,
   send,
@@ -29,6 +30,7 @@ import {
   showDeletion,
   storeFailedRow,
   submitAccepted,
+  submitNow,
   type User,
   untilComplete,
   untilStored,
@@ -47,12 +49,6 @@ const { sluice, worker, account, stranger, token, strangerToken, main, staging, 
 /** The marker of the users whom the first deletion removes, and what the last test checks. */
 let marker: string;
 
-/** Submits so that the next round begins at once, as on a service that had no round for a while. */
-async function submitNow(users: readonly User[]): Promise<string> {
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-  return submitAccepted(sluice, token, users);
-}
-
 const clickhouseFiles = () => filesWith(sluice.clickhouse.dir, [marker]);
 const redisFiles = () => filesWith(join(sluice.redis.dir, 'appendonlydir'), [marker]);
 
@@ -64,7 +60,7 @@ test('deletes a user in every environment of the account, and keeps everybody el
   assert.notDeepEqual(clickhouseFiles(), [], 'the marker can be found in a file');
   assert.notDeepEqual(redisFiles(), [], 'the marker can be found in a file');
 
-  const requestId = await submitNow(history.users);
+  const requestId = await submitNow(sluice, token, history.users);
   const accepted = await history.returnToService();
   await untilComplete(sluice, token, requestId);
   assert.deepEqual(await keysWith(sluice, marker), [], 'Redis holds the identity');
@@ -75,7 +71,7 @@ test('deletes a user in every environment of the account, and keeps everybody el
 
 test('keeps evidence of what was found and how it went, without any identity', async () => {
   const history = await writeHistory(sluice, account, stranger, 'evidence@example.com');
-  const requestId = await submitNow(history.users);
+  const requestId = await submitNow(sluice, token, history.users);
   await untilComplete(sluice, token, requestId);
   assert.deepEqual(await readFound(sluice, requestId), history.found);
   const evidence = await showDeletion(sluice, requestId);
@@ -277,7 +273,7 @@ test('deletes the users whom its requests name, and nobody else', async (context
     for (const users of requests) ids.push(await submitAccepted(sluice, token, users));
     submitted.push(ids);
   }
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await hurryRounds(sluice);
   worker.sigcont();
   for (const id of submitted.flat()) await untilComplete(sluice, token, id);
   const after = await dumpTables(sluice);
@@ -314,7 +310,7 @@ test('a deletion waits for records acknowledged before it, and does not reach th
   await sendIdentify(sluice, main, '8302', 'backlog');
   await sendProperties(sluice, main, 'go', ['backlog']);
   await sendEvents(sluice, main, 'stay', [{ user_id: '8303' }, { identity: 'bystander' }]);
-  const requestId = await submitNow([{ identity: 'backlog' }]);
+  const requestId = await submitNow(sluice, token, [{ identity: 'backlog' }]);
   await sendIdentify(sluice, main, '8303', 'backlog');
   await sendIdentify(sluice, main, '8301', 'bystander');
   await sendEvents(sluice, main, 'stay', [{ identity: 'backlog' }, { user_id: '8301' }, { user_id: '8302' }]);
@@ -345,11 +341,11 @@ test('keeps pending requests in the order in which they came, also when the cloc
     await withRedis(sluice, async (redis) => {
       const scoreOf = async (requestId: string) =>
         Number(await redis.zscore(registryKeys.pendingDeletions, memberOf(requestId)));
-      const first = await submitNow([{ identity: 'before the clock was set back' }]);
+      const first = await submitNow(sluice, token, [{ identity: 'before the clock was set back' }]);
       // The score that the request would have if the clock had been an hour ahead when it was submitted.
       const ahead = (await scoreOf(first)) + 3_600_000;
       await redis.zadd(registryKeys.pendingDeletions, 'XX', ahead, memberOf(first));
-      const second = await submitNow([{ identity: 'after the clock was set back' }]);
+      const second = await submitNow(sluice, token, [{ identity: 'after the clock was set back' }]);
       const third = await submitAccepted(sluice, strangerToken, [{ identity: 'of another account' }]);
       assert.deepEqual(await redis.zrange(registryKeys.pendingDeletions, '0', '-1'), [
         memberOf(first),
@@ -372,13 +368,13 @@ test('shares one mutation among requests, each up to its own fence', async () =>
   const users = ['early', 'late', 'both'].map((identity) => ({ identity: `fence ${identity}` }));
   const [early, late, both] = users as [User, User, User];
   await sendEvents(sluice, main, 'go', users as { identity: string }[]);
-  const first = await submitNow([early, both]);
+  const first = await submitNow(sluice, token, [early, both]);
   await sendEvents(sluice, main, 'stay', [{ identity: 'fence early' }]);
   await sendEvents(sluice, main, 'go', [{ identity: 'fence late' }, { identity: 'fence both' }]);
-  const second = await submitNow([late]);
+  const second = await submitNow(sluice, token, [late]);
   await sendEvents(sluice, main, 'stay', [{ identity: 'fence early' }, { identity: 'fence late' }]);
   await sendEvents(sluice, main, 'go', [{ identity: 'fence both' }]);
-  const third = await submitNow([both]);
+  const third = await submitNow(sluice, token, [both]);
   await sendEvents(sluice, main, 'stay', users as { identity: string }[]);
   // No round starts before all three requests can take part.
   await withoutRounds(sluice, async () => {
@@ -412,7 +408,7 @@ test('deletes a user who came back again, and stores no repeat of a deleted even
   };
   const before = await dumpTables(sluice);
   await send(sluice, '/api/track', event);
-  const first = await submitNow([user]);
+  const first = await submitNow(sluice, token, [user]);
   await untilComplete(sluice, token, first);
   await send(sluice, '/api/track', event);
   await untilStored(sluice);
@@ -422,8 +418,8 @@ test('deletes a user who came back again, and stores no repeat of a deleted even
   await untilStored(sluice);
   assertExact(before, await dumpTables(sluice), new Set());
   await sendEvents(sluice, main, 'go', [user]);
-  const second = await submitNow([user]);
-  const again = await submitNow([user]);
+  const second = await submitNow(sluice, token, [user]);
+  const again = await submitNow(sluice, token, [user]);
   for (const requestId of [second, again]) await untilComplete(sluice, token, requestId);
   assert.equal(new Set([first, second, again]).size, 3);
   assertExact(before, await dumpTables(sluice), new Set());
@@ -435,7 +431,7 @@ test('deletes the largest list of the longest identities', async () => {
   const before = await dumpTables(sluice);
   await sendEvents(sluice, main, 'go', [targets[0], targets[9_999]] as { identity: string }[]);
   await sendEvents(sluice, main, 'stay', [{ identity: longest(10_000) }]);
-  const requestId = await submitNow(targets);
+  const requestId = await submitNow(sluice, token, targets);
   await untilComplete(sluice, token, requestId);
   assertExact(before, await dumpTables(sluice), new Set(), { stored_events: 1 });
 });
@@ -452,7 +448,7 @@ test('brings nothing back when a worker that was stopped before its insert conti
     zombie.sigstop();
     worker.sigcont();
     await untilStored(sluice);
-    const requestId = await submitNow([{ identity: 'undead' }]);
+    const requestId = await submitNow(sluice, token, [{ identity: 'undead' }]);
     await untilComplete(sluice, token, requestId);
     assertExact(before, await dumpTables(sluice), new Set());
     const held = gate.held.length;
@@ -478,14 +474,14 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
   gate.hold(({ sql }) => sql.trimStart().startsWith(`INSERT INTO ${targetTable}`));
   const identity = randomBytes(24).toString('base64url');
   try {
-    const requestId = await submitNow([{ identity }]);
+    const requestId = await submitNow(sluice, token, [{ identity }]);
     await until(() => gate.held.length > 0, 'the worker keeps the targets');
     zombie.sigstop();
     worker.sigcont();
     await untilComplete(sluice, token, requestId);
     zombie.sigcont();
     gate.release();
-    const next = await submitNow([{ identity: 'next' }]);
+    const next = await submitNow(sluice, token, [{ identity: 'next' }]);
     await untilComplete(sluice, token, next);
     await until(
       async () =>
@@ -503,7 +499,7 @@ test('leaves nothing behind when a worker that was stopped before it kept the ta
 test('an overtaken round writes nothing about a request that another round has verified', async () => {
   worker.sigstop();
   try {
-    const requestId = await submitNow([{ identity: 'overtaken' }]);
+    const requestId = await submitNow(sluice, token, [{ identity: 'overtaken' }]);
     await withRedis(sluice, async (redis) => {
       const early = await readDeletion(redis, requestId);
       assert.ok(early);
@@ -567,7 +563,7 @@ test('completes a deletion of one user on an idle service within seconds', async
     await sendEvents(sluice, main, 'go', [{ identity: `idle ${round}` }]);
     await untilStored(sluice);
     const started = performance.now();
-    const requestId = await submitNow([{ identity: `idle ${round}` }]);
+    const requestId = await submitNow(sluice, token, [{ identity: `idle ${round}` }]);
     await untilComplete(sluice, token, requestId);
     took.push(performance.now() - started);
   }
@@ -599,7 +595,7 @@ test('an administrator who sends a failed row of a target again does not save it
     until(async () => (await redis.exists(registryKeys.maintenanceLock)) === 0, 'no round runs'),
   );
   worker.sigstop();
-  const requestId = await submitNow([{ identity }]);
+  const requestId = await submitNow(sluice, token, [{ identity }]);
   await administer(sluice, 'POST', '/failed/retry', {});
   worker.sigcont();
   await untilComplete(sluice, token, requestId);
@@ -637,7 +633,7 @@ test('a deletion waits for a failed row that is being sent again, and deletes it
       ).length > 0,
     'the row is being sent',
   );
-  const requestId = await submitNow([{ identity }]);
+  const requestId = await submitNow(sluice, token, [{ identity }]);
   await untilComplete(sluice, token, requestId);
   await sending;
   assertExact(before, await dumpTables(sluice), new Set());

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { type ClientRequest, request } from 'node:http';
+import { text as textOf } from 'node:stream/consumers';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -35,7 +36,6 @@ export type Ask = {
 export type Reply = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** The body. */
   readonly text: string;
   /** Status, headers without the date, and body as they came, to compare answers byte by byte. */
   readonly bytes: string;
@@ -62,29 +62,27 @@ export async function ask(baseUrl: string, what: Ask): Promise<Reply> {
         headers: [...own, ...headers, ...length, ['Connection', 'close']].flat() as never,
       },
       (reply) => {
-        const pieces: Buffer[] = [];
-        reply.on('data', (piece: Buffer) => pieces.push(piece));
-        reply.once('error', reject);
-        reply.once('end', () => {
-          const text = Buffer.concat(pieces).toString('utf8');
+        const documented = async () => {
+          const text = await textOf(reply);
           const raw = reply.rawHeaders.map((part, at, all) =>
             all[at - 1]?.toLowerCase() === 'date' && at % 2 === 1 ? '' : part,
           );
           const bytes = JSON.stringify([reply.statusCode, reply.statusMessage, raw, text]);
           const answer = { status: reply.statusCode ?? 0, headers: reply.headers, text, bytes };
-          try {
-            assertDocumented(method, path, answer);
-          } catch (error) {
-            return reject(error);
-          }
-          settle(answer);
-        });
+          assertDocumented(method, path, answer);
+          return answer;
+        };
+        documented().then(settle, reject);
       },
     );
     sent.setTimeout(30_000, () => sent.destroy(new Error('no answer within 30 s')));
     sent.once('error', reject);
     sent.end(body);
   });
+}
+
+export function parse(reply: Reply): Readonly<Record<string, unknown>> {
+  return JSON.parse(reply.text) as Readonly<Record<string, unknown>>;
 }
 
 /** Sends one request to the administration's HTTP API. */
@@ -118,7 +116,6 @@ export function askForToken(
   return ask(sluice.baseUrl, { method: 'POST', path: deletionPaths.token, headers });
 }
 
-/** Settles with an access token for the account's key. */
 export async function getToken(sluice: { readonly baseUrl: string }, account: TestAccount): Promise<string> {
   const reply = await askForToken(sluice, account);
   assert.equal(reply.status, 200, reply.text);
@@ -184,7 +181,6 @@ export function callWithToken(
   });
 }
 
-/** Settles when the request is complete. */
 export async function untilComplete(
   sluice: Deployment | SluiceHandle,
   token: string,
@@ -215,10 +211,20 @@ export function submitWith(sluice: Deployment, token: string, body: object): Pro
   return callWithToken(sluice, token, deletionPaths.submit, body);
 }
 
-/** Deletes users; settles when they are gone. The next round begins at once, as after a while without rounds. */
-export async function deleteNow(sluice: Deployment, token: string, users: readonly User[]): Promise<string> {
+/** Lets the next round begin at once, as after a while without rounds. */
+export async function hurryRounds(sluice: { readonly redisUrl: string }): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
-  const requestId = await submitAccepted(sluice, token, users);
+}
+
+/** Submits so that the next round begins at once. */
+export async function submitNow(sluice: Deployment, token: string, users: readonly User[]): Promise<string> {
+  await hurryRounds(sluice);
+  return submitAccepted(sluice, token, users);
+}
+
+/** Deletes users at once; settles when they are gone. */
+export async function deleteNow(sluice: Deployment, token: string, users: readonly User[]): Promise<string> {
+  const requestId = await submitNow(sluice, token, users);
   await untilComplete(sluice, token, requestId);
   return requestId;
 }
@@ -249,7 +255,6 @@ export async function listDeletions(
   return { ids: page.map(({ deletion_request_id: id }) => id), cursor };
 }
 
-/** Settles with a request and its evidence, as the administration shows them. */
 export function showDeletion(sluice: Deployment, requestId: string): Promise<DeletionRequest> {
   return administer<DeletionRequest>(sluice, 'GET', `/deletions/${requestId}`);
 }

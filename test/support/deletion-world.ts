@@ -4,7 +4,14 @@
 import { after } from 'node:test';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { startClickHouseGate } from '../harness/clickhouse-gate.js';
-import { getToken } from '../harness/deletion.js';
+import {
+  type Dump,
+  dumpTables,
+  getToken,
+  type History,
+  untilStored,
+  writeHistory,
+} from '../harness/deletion.js';
 import { type Child, type SluiceHandle, startClickHouse } from '../harness/services.js';
 import type { SluiceOptions } from '../harness/sluice.js';
 import { ownSluice } from './sluice.js';
@@ -32,6 +39,19 @@ export async function deletionWorld(options: SluiceOptions = {}): Promise<Deleti
   const token = await getToken(sluice, account);
   const strangerToken = await getToken(sluice, stranger);
   return { sluice, worker, account, stranger, token, strangerToken, main, staging, elsewhere };
+}
+
+export type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
+
+let histories = 0;
+
+/** Writes the history of a new user; settles with it, what was stored before, and what is stored of it. */
+export async function prepareHistory({ sluice, account, stranger }: DeletionWorld): Promise<Prepared> {
+  histories += 1;
+  const earlier = await dumpTables(sluice);
+  const history = await writeHistory(sluice, account, stranger, `user-${histories}@example.com`);
+  await untilStored(sluice);
+  return { history, earlier, before: await dumpTables(sluice, earlier) };
 }
 
 /** The same with a gate between the workers and ClickHouse, to stop them at a statement. */
