@@ -83,25 +83,22 @@ test('the registry is read again only after a change, and no reply has more than
 
 for (const aheadUs of [0, 60_000_000]) {
   const where = aheadUs === 0 ? 'which follows the clock' : 'which is ahead of the clock';
-  test(`no version of the registry, ${where}, is given twice, also by a Redis that has lost its last second`, async () => {
+  test(`no version of the registry, ${where}, is given twice, also by a Redis that has lost its last second`, async (context) => {
     const { accountId } = await account();
     const other = redis.duplicate();
-    try {
-      const version = String(Date.now() * 1000 + aheadUs);
-      await redis.set(registryKeys.version, version);
-      const documents = await redis.hgetall(registryKeys.documents);
-      await addEnvironment(redis, accountId, 'lost');
-      const namesOfAll = async () =>
-        [...(await readRegistry(other)).environments.values()].map(({ name }) => name);
-      assert.ok((await namesOfAll()).includes('lost'));
-      await redis.multi().set(registryKeys.version, version).del(registryKeys.documents).exec();
-      await redis.hset(registryKeys.documents, documents);
-      await addEnvironment(redis, accountId, 'again');
-      const names = await namesOfAll();
-      assert.deepEqual([names.includes('lost'), names.includes('again')], [false, true]);
-    } finally {
-      other.disconnect();
-    }
+    context.after(() => other.disconnect());
+    const version = String(Date.now() * 1000 + aheadUs);
+    await redis.set(registryKeys.version, version);
+    const documents = await redis.hgetall(registryKeys.documents);
+    await addEnvironment(redis, accountId, 'lost');
+    const namesOfAll = async () =>
+      [...(await readRegistry(other)).environments.values()].map(({ name }) => name);
+    assert.ok((await namesOfAll()).includes('lost'));
+    await redis.multi().set(registryKeys.version, version).del(registryKeys.documents).exec();
+    await redis.hset(registryKeys.documents, documents);
+    await addEnvironment(redis, accountId, 'again');
+    const names = await namesOfAll();
+    assert.deepEqual([names.includes('lost'), names.includes('again')], [false, true]);
   });
 }
 

@@ -104,7 +104,7 @@ test('a first start creates the deployment once, later ones find it', async () =
   }
 });
 
-test('a process that reads the suppressions while they are loaded knows all of them afterwards', async () => {
+test('a process that reads the suppressions while they are loaded knows all of them afterwards', async (context) => {
   const { deployment } = await load();
   const options = { redis, epoch: deployment.epoch, shards: 1 };
   const name = createNameHasher(deployment.secret, '7').textOf({ identity: 'ada' });
@@ -124,15 +124,12 @@ test('a process that reads the suppressions while they are loaded knows all of t
         : Reflect.get(target, property, target),
   });
   const known = await followSuppressions(stalled, () => deployment, log);
-  try {
-    gate.pass();
-    await held?.ended;
-    await known.reach(Number(await redis.hget(shardKeys.state(0), 'suppression_version')));
-    const environment = { accountId: '7', appId: '70' } as LiveEnvironment;
-    assert.equal(known.of(environment)?.hasIdentity('ada'), true);
-  } finally {
-    known.close();
-  }
+  context.after(() => known.close());
+  gate.pass();
+  await held?.ended;
+  await known.reach(Number(await redis.hget(shardKeys.state(0), 'suppression_version')));
+  const environment = { accountId: '7', appId: '70' } as LiveEnvironment;
+  assert.equal(known.of(environment)?.hasIdentity('ada'), true);
 });
 
 test('several first starts at once create one deployment', async () => {
@@ -523,7 +520,7 @@ test('an epoch without its deployment does not count as a loaded state', async (
   assert.equal((await loadAll(0)).how, 'restored');
 });
 
-test('a restore queries ClickHouse and Redis no more often for thousands of requests than for a few', async () => {
+test('a restore queries ClickHouse and Redis no more often for thousands of requests than for a few', async (context) => {
   await load();
   const counted = new Redis(stores.redisServer.url);
   let sent = 0;
@@ -556,20 +553,17 @@ test('a restore queries ClickHouse and Redis no more often for thousands of requ
     assert.equal(await redis.get(registryKeys.deletionTargets(String(requests - 4))), '["iuser"]');
     return { statements, sent };
   };
-  try {
-    const few = await restore(8, 2);
-    const startedMs = performance.now();
-    const many = await restore(12_000, 3_000);
-    const ms = performance.now() - startedMs;
-    console.log(few, many, `${Math.round(ms)} ms`);
-    // Replacing a shard's existing constraint takes its own statement.
-    assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
-    // On a slow machine a load renews its lock more often.
-    const renewals = Math.ceil(ms / stateLoads.renewEveryMs);
-    assert.ok(many.sent <= few.sent + 60 + renewals, JSON.stringify({ few, many, renewals }));
-  } finally {
-    counted.disconnect();
-  }
+  context.after(() => counted.disconnect());
+  const few = await restore(8, 2);
+  const startedMs = performance.now();
+  const many = await restore(12_000, 3_000);
+  const ms = performance.now() - startedMs;
+  console.log(few, many, `${Math.round(ms)} ms`);
+  // Replacing a shard's existing constraint takes its own statement.
+  assert.ok(many.statements <= few.statements + tables.length + 1, JSON.stringify({ few, many }));
+  // On a slow machine a load renews its lock more often.
+  const renewals = Math.ceil(ms / stateLoads.renewEveryMs);
+  assert.ok(many.sent <= few.sent + 60 + renewals, JSON.stringify({ few, many, renewals }));
 });
 
 test('a restore writes requests while it reads them, so that it needs neither time nor memory for all at once', async (context) => {
@@ -602,16 +596,15 @@ test('a restore writes requests while it reads them, so that it needs neither ti
     };
     return restoreDeletions(proxied, { ...loading, write });
   };
-  try {
-    const options = { redis, clickhouse, shards: 1, claimBytesMax: 1e6, restoreMore, crash: noCrash };
-    assert.equal((await loadDeployment(options)).how, 'restored');
-    context.diagnostic(`${bytesAtFirstWrite} of ${proxy.bytesReceived} bytes were read at the first write`);
-    assert.ok(bytesAtFirstWrite < proxy.bytesReceived / 2);
-    assert.equal(await redis.hlen(registryKeys.deletions), requests);
-  } finally {
+  context.after(async () => {
     await proxied.close();
     await proxy.close();
-  }
+  });
+  const options = { redis, clickhouse, shards: 1, claimBytesMax: 1e6, restoreMore, crash: noCrash };
+  assert.equal((await loadDeployment(options)).how, 'restored');
+  context.diagnostic(`${bytesAtFirstWrite} of ${proxy.bytesReceived} bytes were read at the first write`);
+  assert.ok(bytesAtFirstWrite < proxy.bytesReceived / 2);
+  assert.equal(await redis.hlen(registryKeys.deletions), requests);
 });
 
 test('targets of a request that is lost or ended leave Redis', async () => {
@@ -660,29 +653,26 @@ test('a single shard that was emptied is loaded again, and only its earlier segm
   await insertOf(numberOf(0));
 });
 
-test('a single shard that was set back accepts nothing until it is loaded again; the others continue', async () => {
+test('a single shard that was set back accepts nothing until it is loaded again; the others continue', async (context) => {
   const { deployment } = await load(2);
   const compare = () => compareOnce({ redis, clickhouse, deployment: () => deployment, log });
   const states = [shardKeys.state(0), shardKeys.state(1)] as const;
   await clickhouse.command({
     query: "INSERT INTO witness (part, number) VALUES ('registry', 9000), ('0', 9000), ('1', 9000)",
   });
-  try {
-    await compare();
-    assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch, 'it has a higher number');
-    await redis.hset(states[1], 'witness', '8000');
-    await compare();
-    const epochs = await Promise.all(states.map((state) => redis.hget(state, 'epoch')));
-    assert.deepEqual(epochs, [deployment.epoch, null]);
-    assert.equal((await load(2)).how, 'found');
-    await compare();
-    assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch);
-  } finally {
-    await clickhouse.command({ query: 'TRUNCATE TABLE witness' });
-  }
+  context.after(() => clickhouse.command({ query: 'TRUNCATE TABLE witness' }));
+  await compare();
+  assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch, 'it has a higher number');
+  await redis.hset(states[1], 'witness', '8000');
+  await compare();
+  const epochs = await Promise.all(states.map((state) => redis.hget(state, 'epoch')));
+  assert.deepEqual(epochs, [deployment.epoch, null]);
+  assert.equal((await load(2)).how, 'found');
+  await compare();
+  assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch);
 });
 
-test('a loaded shard continues its count of stored records, which shows what a server lacks', async () => {
+test('a loaded shard continues its count of stored records, which shows what a server lacks', async (t) => {
   const { deployment } = await load();
   const state = shardKeys.state(0);
   const context = { redis, clickhouse, log, config: readConfig({}) };
@@ -694,22 +684,21 @@ test('a loaded shard continues its count of stored records, which shows what a s
   const missing = async () => (await showState(context)).missing.map(({ records }) => records);
   // Without merges the older row stays beside the newer one.
   await clickhouse.command({ query: 'SYSTEM STOP MERGES witness' });
-  try {
-    await seenBy(9000, 6400, 100);
-    await seenBy(9001, 3200, 30);
-    await redis.flushall();
-    await load();
-    assert.deepEqual(await redis.hmget(state, 'stored_to', 'stored_records'), ['3200', '30']);
-    await redis.hincrby(state, 'stored_records', 12);
-    await redis.hset(registryKeys.witness, 'kept:0', '9002');
-    assert.deepEqual(await missing(), [12]);
-    await redis.hset(state, 'stored_records', '29');
-    assert.deepEqual(await missing(), [null]);
-    assert.equal(await redis.get(registryKeys.epoch), deployment.epoch);
-  } finally {
+  t.after(async () => {
     await clickhouse.command({ query: 'TRUNCATE TABLE witness' });
     await clickhouse.command({ query: 'SYSTEM START MERGES witness' });
-  }
+  });
+  await seenBy(9000, 6400, 100);
+  await seenBy(9001, 3200, 30);
+  await redis.flushall();
+  await load();
+  assert.deepEqual(await redis.hmget(state, 'stored_to', 'stored_records'), ['3200', '30']);
+  await redis.hincrby(state, 'stored_records', 12);
+  await redis.hset(registryKeys.witness, 'kept:0', '9002');
+  assert.deepEqual(await missing(), [12]);
+  await redis.hset(state, 'stored_records', '29');
+  assert.deepEqual(await missing(), [null]);
+  assert.equal(await redis.get(registryKeys.epoch), deployment.epoch);
 });
 
 test('a restore reports until when all changes had been copied before it, whatever workers record later', async () => {
@@ -1010,45 +999,39 @@ test('refuses invalid limits', () => {
   }
 });
 
-test('an API process sees a new environment at once and a changed one within a second', async () => {
+test('an API process sees a new environment at once and a changed one within a second', async (context) => {
   await load();
   const environments = await followEnvironments(redis, log);
-  try {
-    assert.equal(await environments.find('1234567890'), undefined);
-    let appId = '';
-    for (let made = 0; made < 3; made += 1) {
-      const account = await createAccount(redis, `late ${made}`, ['Main']);
-      appId = account.environments[0]?.app_id ?? '';
-      assert.notEqual(await environments.find(appId), undefined, 'the new one is found');
-    }
-    const seenMs: number[] = [];
-    for (const max of [1, 2, 3, 4]) {
-      await setEnvironment(redis, appId, { limits: { track: max } });
-      const startedMs = performance.now();
-      await until(() => environments.get(appId)?.limits.track?.max === max, 'the change is seen');
-      seenMs.push(performance.now() - startedMs);
-    }
-    // A machine that pauses delays some changes, but rarely all, so the quickest one counts.
-    assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
-    assert.equal(environments.isLoaded(), true);
-    await redis.flushall();
-    await until(() => !environments.isLoaded(), 'the emptied Redis is noticed');
-    assert.ok(environments.get(appId) !== undefined, 'the copy stays');
-  } finally {
-    environments.close();
+  context.after(() => environments.close());
+  assert.equal(await environments.find('1234567890'), undefined);
+  let appId = '';
+  for (let made = 0; made < 3; made += 1) {
+    const account = await createAccount(redis, `late ${made}`, ['Main']);
+    appId = account.environments[0]?.app_id ?? '';
+    assert.notEqual(await environments.find(appId), undefined, 'the new one is found');
   }
+  const seenMs: number[] = [];
+  for (const max of [1, 2, 3, 4]) {
+    await setEnvironment(redis, appId, { limits: { track: max } });
+    const startedMs = performance.now();
+    await until(() => environments.get(appId)?.limits.track?.max === max, 'the change is seen');
+    seenMs.push(performance.now() - startedMs);
+  }
+  // A machine that pauses delays some changes, but rarely all, so the quickest one counts.
+  assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
+  assert.equal(environments.isLoaded(), true);
+  await redis.flushall();
+  await until(() => !environments.isLoaded(), 'the emptied Redis is noticed');
+  assert.ok(environments.get(appId) !== undefined, 'the copy stays');
 });
 
-test('unknown app_ids cost Redis a bounded number of reads', async () => {
+test('unknown app_ids cost Redis a bounded number of reads', async (context) => {
   await load();
   const environments = await followEnvironments(redis, log);
-  try {
-    const before = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
-    for (let wave = 0; wave < 20; wave += 1)
-      await Promise.all(Array.from({ length: 100 }, (_, i) => environments.find(`9${wave}${i}`)));
-    const after = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
-    assert.ok(after - before < 200, `${after - before} commands for 2000 unknown app_ids`);
-  } finally {
-    environments.close();
-  }
+  context.after(() => environments.close());
+  const before = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
+  for (let wave = 0; wave < 20; wave += 1)
+    await Promise.all(Array.from({ length: 100 }, (_, i) => environments.find(`9${wave}${i}`)));
+  const after = Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))?.[1]);
+  assert.ok(after - before < 200, `${after - before} commands for 2000 unknown app_ids`);
 });

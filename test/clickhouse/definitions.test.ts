@@ -71,30 +71,24 @@ test('starts with all rows after every definition of the service was emptied, cu
   assert.deepEqual((await counts()).split('\n').sort(), rows);
 });
 
-test('a table of which an earlier try has left an empty definition is not taken for there', async () => {
+test('a table of which an earlier try has left an empty definition is not taken for there', async (context) => {
   const client = connectClickHouse({ url: server.url, database: 'sluice' });
-  try {
-    const create = () =>
-      createUnlessThere(client, 'sluice.tried', 'CREATE TABLE IF NOT EXISTS tried (n Int8) ENGINE = Memory');
-    await create();
-    await create();
-    truncateSync(fileOf('tried'), 0);
-    await assert.rejects(create(), DefinitionLost);
-  } finally {
-    await client.close();
-  }
+  context.after(() => client.close());
+  const create = () =>
+    createUnlessThere(client, 'sluice.tried', 'CREATE TABLE IF NOT EXISTS tried (n Int8) ENGINE = Memory');
+  await create();
+  await create();
+  truncateSync(fileOf('tried'), 0);
+  await assert.rejects(create(), DefinitionLost);
 });
 
-test('a definition that is changed is lost if its file cannot be read, and no other one is', async () => {
+test('a definition that is changed is lost if its file cannot be read, and no other one is', async (context) => {
   const client = connectClickHouse({ url: server.testerUrl, database: 'sluice', tables: 'plain' });
-  try {
-    const probe = 'CREATE TABLE IF NOT EXISTS probe (a UInt8) ENGINE = Memory';
-    await changeDefinition(client, ['probe', 'sluice.users'], probe);
-    truncateSync(fileOf('probe'), 0);
-    await changeDefinition(client, ['users', 'sluice.stored_events'], probe);
-    for (const changed of ['probe', 'sluice.probe'])
-      await assert.rejects(changeDefinition(client, ['users', changed], probe), DefinitionLost);
-  } finally {
-    await client.close();
-  }
+  context.after(() => client.close());
+  const probe = 'CREATE TABLE IF NOT EXISTS probe (a UInt8) ENGINE = Memory';
+  await changeDefinition(client, ['probe', 'sluice.users'], probe);
+  truncateSync(fileOf('probe'), 0);
+  await changeDefinition(client, ['users', 'sluice.stored_events'], probe);
+  for (const changed of ['probe', 'sluice.probe'])
+    await assert.rejects(changeDefinition(client, ['users', changed], probe), DefinitionLost);
 });

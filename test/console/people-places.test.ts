@@ -306,7 +306,7 @@ test('one session too many ends the oldest of that person, and nobody else’s',
   assert.ok(await findSession(redis, elsewhere.secret));
 });
 
-test('streams under a session or a key stop soon after its end or the removal of its person, and nothing else stops', async () => {
+test('streams under a session or a key stop soon after its end or the removal of its person, and nothing else stops', async (context) => {
   const { id, program_key } = await createProgramKey(redis, {
     name: '',
     role: 'operator',
@@ -314,32 +314,31 @@ test('streams under a session or a key stop soon after its end or the removal of
   });
   const environments = await followEnvironments(redis, createLog('test', 'silent'));
   const ends: (() => void)[] = [];
-  try {
-    // The watch gets the changes, and does not look by itself before the test is over.
-    const watch = createAccessWatch(environments.onChange, 3_600_000);
-    const from = { address: '127.0.0.1', agent: '' };
-    const people = [1, 2, 3].map((n) => personOf(n, { password }));
-    await writePeople(people);
-    const stopped: string[] = [];
-    const begun = await Promise.all(people.map((person) => beginSession(redis, person, from)));
-    for (const { secret, session } of begun) {
-      const mayGoOn = async () => (await findSession(redis, secret)) !== undefined;
-      ends.push(watch(mayGoOn, () => stopped.push(session.person_id)));
-    }
-    const soon = { deadlineMs: 60_000, what: 'it is stopped' };
-    await endSession(redis, 'pe_1', begun[0]?.session.id ?? '');
-    await until(() => stopped.length === 1, soon);
-    await removePerson(redis, 'pe_2');
-    await until(() => stopped.length === 2, soon);
-    const mayKey = async () => environments.ofProgramKey(program_key) !== undefined;
-    ends.push(watch(mayKey, () => stopped.push(id)));
-    await revokeProgramKey(redis, id);
-    await until(() => stopped.length === 3, soon);
-    assert.deepEqual(stopped, ['pe_1', 'pe_2', id]);
-  } finally {
+  context.after(() => {
     for (const end of ends) end();
     environments.close();
+  });
+  // The watch gets the changes, and does not look by itself before the test is over.
+  const watch = createAccessWatch(environments.onChange, 3_600_000);
+  const from = { address: '127.0.0.1', agent: '' };
+  const people = [1, 2, 3].map((n) => personOf(n, { password }));
+  await writePeople(people);
+  const stopped: string[] = [];
+  const begun = await Promise.all(people.map((person) => beginSession(redis, person, from)));
+  for (const { secret, session } of begun) {
+    const mayGoOn = async () => (await findSession(redis, secret)) !== undefined;
+    ends.push(watch(mayGoOn, () => stopped.push(session.person_id)));
   }
+  const soon = { deadlineMs: 60_000, what: 'it is stopped' };
+  await endSession(redis, 'pe_1', begun[0]?.session.id ?? '');
+  await until(() => stopped.length === 1, soon);
+  await removePerson(redis, 'pe_2');
+  await until(() => stopped.length === 2, soon);
+  const mayKey = async () => environments.ofProgramKey(program_key) !== undefined;
+  ends.push(watch(mayKey, () => stopped.push(id)));
+  await revokeProgramKey(redis, id);
+  await until(() => stopped.length === 3, soon);
+  assert.deepEqual(stopped, ['pe_1', 'pe_2', id]);
 });
 
 test('an access that has ended before it is watched is noticed at once, and a failing look-up ends nothing', async () => {

@@ -587,7 +587,7 @@ describe('three ClickHouse servers', () => {
     ]);
   });
 
-  test('start with it, and let the service and readers in, with their rights', async () => {
+  test('start with it, and let the service and readers in, with their rights', async (context) => {
     const noDefault = '<default remove="1"/>';
     const passwords = { SLUICE_PASSWORD: 'theirs', READER_PASSWORD: 'reads', CLUSTER_SECRET: 'known' };
     const server = await startStockClickHouse(
@@ -599,21 +599,18 @@ describe('three ClickHouse servers', () => {
       // The embedded engine starts as `default`.
       { users: (data['users.xml'] ?? '').replace(noDefault, ''), env: passwords },
     );
-    try {
-      const ask = async (user: string, password: string, sql: string) => {
-        const headers = { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password };
-        return (await fetch(server.origin, { method: 'POST', body: sql, headers })).text();
-      };
-      const shards = "SELECT count() FROM system.clusters WHERE cluster = 'sluice'";
-      assert.equal(await ask('sluice', 'theirs', shards), '3\n');
-      assert.equal(await ask('sluice', 'theirs', 'CREATE DATABASE sluice'), '');
-      assert.match(await ask('sluice', 'theirs', "SELECT * FROM file('a', 'CSV')"), /ACCESS_DENIED/);
-      assert.equal(await ask('reader', 'reads', 'SELECT 1'), '1\n');
-      assert.match(await ask('reader', 'reads', 'DROP DATABASE sluice'), /READONLY|ACCESS_DENIED/);
-      assert.match(await ask('reader', 'guessed', 'SELECT 1'), /AUTHENTICATION_FAILED/);
-      assert.ok(data['users.xml']?.includes(noDefault));
-    } finally {
-      await server.kill9();
-    }
+    context.after(() => server.kill9());
+    const ask = async (user: string, password: string, sql: string) => {
+      const headers = { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password };
+      return (await fetch(server.origin, { method: 'POST', body: sql, headers })).text();
+    };
+    const shards = "SELECT count() FROM system.clusters WHERE cluster = 'sluice'";
+    assert.equal(await ask('sluice', 'theirs', shards), '3\n');
+    assert.equal(await ask('sluice', 'theirs', 'CREATE DATABASE sluice'), '');
+    assert.match(await ask('sluice', 'theirs', "SELECT * FROM file('a', 'CSV')"), /ACCESS_DENIED/);
+    assert.equal(await ask('reader', 'reads', 'SELECT 1'), '1\n');
+    assert.match(await ask('reader', 'reads', 'DROP DATABASE sluice'), /READONLY|ACCESS_DENIED/);
+    assert.match(await ask('reader', 'guessed', 'SELECT 1'), /AUTHENTICATION_FAILED/);
+    assert.ok(data['users.xml']?.includes(noDefault));
   });
 });

@@ -211,7 +211,7 @@ describe('the dashboard', () => {
   });
 });
 
-test('concurrent requests for metrics share one sum, and a later request gets a new one', async () => {
+test('concurrent requests for metrics share one sum, and a later request gets a new one', async (context) => {
   const askersCount = 20;
   const log = createLog('test', 'silent');
   let asked = 0;
@@ -238,12 +238,9 @@ test('concurrent requests for metrics share one sum, and a later request gets a 
     const reply = await fetch(`http://127.0.0.1:${port}/metrics`);
     return [reply.status, await reply.text()];
   };
-  try {
-    const together = await Promise.all(Array.from({ length: askersCount }, ask));
-    assert.deepEqual(new Set(together.map(String)), new Set(['200,sluice_readings 1\n']));
-    assert.deepEqual(await ask(), [503, '{}']);
-    assert.deepEqual(await ask(), [200, 'sluice_readings 3\n']);
-  } finally {
-    await server.close();
-  }
+  context.after(() => server.close());
+  const together = await Promise.all(Array.from({ length: askersCount }, ask));
+  assert.deepEqual(new Set(together.map(String)), new Set(['200,sluice_readings 1\n']));
+  assert.deepEqual(await ask(), [503, '{}']);
+  assert.deepEqual(await ask(), [200, 'sluice_readings 3\n']);
 });

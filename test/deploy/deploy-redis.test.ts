@@ -45,7 +45,7 @@ const ways = {
 };
 
 for (const [way, { host, first: tell }] of Object.entries(ways))
-  test(`an empty server waits until the sentinels name another one, and follows that: by ${way}`, async () => {
+  test(`an empty server waits until the sentinels name another one, and follows that: by ${way}`, async (context) => {
     const ports = [await freePort(), await freePort(), await freePort()];
     const sentinelPorts = [await freePort(), await freePort(), await freePort()];
     const listed = (all: readonly number[]) => all.map((port) => `${host}:${port}`).join(' ');
@@ -102,24 +102,21 @@ for (const [way, { host, first: tell }] of Object.entries(ways))
     const url = `redis-sentinel://default:${password}@${listed(sentinelPorts).replaceAll(' ', ',')}/sluice`;
     const address = readConfig({ REDIS_URL: url, REDIS_REPLICAS_ACK: '1' });
     const redis = connect(address, createLog('test', 'silent'));
-    try {
-      await untilReady(redis, 60_000);
-      await redis.set('kept', 'yes');
-      assert.deepEqual(await replicaFaults(redis, 1), [], 'a process finds nothing to warn of');
+    context.after(() => redis.disconnect());
+    await untilReady(redis, 60_000);
+    await redis.set('kept', 'yes');
+    assert.deepEqual(await replicaFaults(redis, 1), [], 'a process finds nothing to warn of');
 
-      await begun.kill9();
-      rmSync(join(root, String(first)), { recursive: true });
-      await start('server', first);
-      // An election that fails, as on a busy machine, is repeated half a minute later.
-      await until(async () => (await primary()) !== first, { deadlineMs: 180_000, what: 'another primary' });
-      await until(async () => (await replicas(await primary())) === 2, {
-        deadlineMs: 180_000,
-        what: 'the first server is back',
-      });
-      assert.match(await ask(first, 'get', 'kept'), /^yes/);
-    } finally {
-      redis.disconnect();
-    }
+    await begun.kill9();
+    rmSync(join(root, String(first)), { recursive: true });
+    await start('server', first);
+    // An election that fails, as on a busy machine, is repeated half a minute later.
+    await until(async () => (await primary()) !== first, { deadlineMs: 180_000, what: 'another primary' });
+    await until(async () => (await replicas(await primary())) === 2, {
+      deadlineMs: 180_000,
+      what: 'the first server is back',
+    });
+    assert.match(await ask(first, 'get', 'kept'), /^yes/);
   });
 
 test('servers and sentinels keep what they learn in a volume', () => {

@@ -172,16 +172,13 @@ test('stores a segment once if the answer to its insert was lost', async () => {
   await storeWithoutAnswer(producer);
 });
 
-test('stores a segment once if the answer to its insert was lost and ClickHouse forgot the token', async () => {
+test('stores a segment once if the answer to its insert was lost and ClickHouse forgot the token', async (context) => {
   const setWindow = (size: number) =>
     sluice.rows(`ALTER TABLE stored_events MODIFY SETTING non_replicated_deduplication_window = ${size}`);
   const producer = await newProducer(sluice);
   await setWindow(0);
-  try {
-    await storeWithoutAnswer(producer);
-  } finally {
-    await setWindow(100_000);
-  }
+  context.after(() => setWindow(100_000));
+  await storeWithoutAnswer(producer);
 });
 
 test('stores a segment once if its worker was killed before it saw the answer to its insert', async () => {

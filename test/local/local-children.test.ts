@@ -11,7 +11,7 @@ import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 
-test('a child that cannot be started, as on a full disk or for lack of memory, is started once it can', async () => {
+test('a child that cannot be started, as on a full disk or for lack of memory, is started once it can', async (context) => {
   const said: string[] = [];
   let preparations = 0;
   const dir = tempDir('child');
@@ -38,14 +38,11 @@ test('a child that cannot be started, as on a full disk or for lack of memory, i
   await child.start();
   const first = child.pid as number;
   process.kill(first, 'SIGKILL');
-  try {
-    await until(() => said.some((line) => line.startsWith('sleeper runs again')), 'it runs again');
-    assert.notEqual(child.pid, first);
-    assert.match(said.join('\n'), /sleeper cannot be started \(ENOSPC\), starting it again in \d+ ms/);
-    assert.equal(preparations, 4);
-  } finally {
-    await child.stop(new AbortController().signal);
-  }
+  context.after(() => child.stop(new AbortController().signal));
+  await until(() => said.some((line) => line.startsWith('sleeper runs again')), 'it runs again');
+  assert.notEqual(child.pid, first);
+  assert.match(said.join('\n'), /sleeper cannot be started \(ENOSPC\), starting it again in \d+ ms/);
+  assert.equal(preparations, 4);
 });
 
 test('if the sentinels noted different primaries of Redis, the one that they chose last is started as such', async () => {

@@ -30,7 +30,7 @@ after(async () => {
   await cluster?.remove();
 });
 
-test('workers whose connections were renewed while the cluster failed get jobs again', async () => {
+test('workers whose connections were renewed while the cluster failed get jobs again', async (context) => {
   const config = readConfig({ REDIS_URL: cluster.url });
   const connection = connectForQueue(config, createLog('test', 'silent'), commandMsMax);
   const options = { ...workerOptions(shard, connection, config), drainDelay };
@@ -51,23 +51,22 @@ test('workers whose connections were renewed while the cluster failed get jobs a
       `every worker runs its job ${jobId}`,
     );
   };
-  try {
-    await runAll('before');
-    silent.sigstop();
-    for (const { port } of cluster.masters.filter((master) => master !== silent)) {
-      await until(
-        async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:fail'),
-        'the cluster fails',
-      );
-    }
-    await new Promise((resolve) => setTimeout(resolve, failsMs));
-    silent.sigcont();
-    await cluster.untilOk();
-    await runAll('after');
-  } finally {
+  context.after(async () => {
     silent.sigcont();
     await Promise.all(workers.map((worker) => worker.close(true)));
     await Promise.all(queues.map((queue) => queue.close()));
     connection.disconnect();
+  });
+  await runAll('before');
+  silent.sigstop();
+  for (const { port } of cluster.masters.filter((master) => master !== silent)) {
+    await until(
+      async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:fail'),
+      'the cluster fails',
+    );
   }
+  await new Promise((resolve) => setTimeout(resolve, failsMs));
+  silent.sigcont();
+  await cluster.untilOk();
+  await runAll('after');
 });

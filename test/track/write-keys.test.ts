@@ -185,13 +185,10 @@ test('an environment that does not require a key ignores credentials, right or w
   }
 });
 
-test('refuses requests without a key at once while Redis does not answer', async () => {
+test('refuses requests without a key at once while Redis does not answer', async (context) => {
   sluice.redis.sigstop();
-  try {
-    assert.equal((await write(paths.track, order())).status, 401);
-  } finally {
-    sluice.redis.sigcont();
-  }
+  context.after(() => sluice.redis.sigcont());
+  assert.equal((await write(paths.track, order())).status, 401);
 });
 
 test('keys can be replaced without an interruption', async () => {

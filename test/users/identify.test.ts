@@ -144,7 +144,7 @@ test('settles on one identity when many are given to a user_id at once', async (
   assert.deepEqual(await usersOf(strict, 'race-'), before);
 });
 
-test('merges many user_ids into one identity, and keeps strangers apart', async () => {
+test('merges many user_ids into one identity, and keeps strangers apart', async (context) => {
   await trackOk(strict, { user_id: '2303' });
   await trackOk(strict, { user_id: '2304' });
   for (const userId of ['2303', '2301', '9007199254740991', '0', '2302']) {
@@ -173,15 +173,12 @@ test('merges many user_ids into one identity, and keeps strangers apart', async 
   await identifyOk(strict, '1', 'many-ada');
   await untilStored(sluice);
   const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
-  try {
-    const first = await readMerged(client, [strict], ['many-ada'], [], 2);
-    assert.deepEqual(
-      first.map(({ user_id }) => user_id),
-      ['0', '2301'],
-    );
-  } finally {
-    await client.close();
-  }
+  context.after(() => client.close());
+  const first = await readMerged(client, [strict], ['many-ada'], [], 2);
+  assert.deepEqual(
+    first.map(({ user_id }) => user_id),
+    ['0', '2301'],
+  );
 });
 
 test('creates the user of an identification that has no events', async () => {
