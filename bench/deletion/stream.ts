@@ -17,12 +17,7 @@ import { latenciesOf } from '../load/second.js';
 import { addEnvironment, connectDeletionApi, type DeletionApi } from './api.js';
 import { Population, type User } from './population.js';
 
-export type StreamResult = {
-  readonly ratePerSecond: number;
-  readonly minutes: number;
-  readonly runs: readonly StreamRun[];
-};
-export type StreamRun = Awaited<ReturnType<typeof runOne>>;
+export type StreamResult = Awaited<ReturnType<typeof runStream>>;
 
 const requestEveryMs = 10_000;
 /** Requests that have waited longer are polled less often: otherwise many of them would exceed the token's limit. */
@@ -34,14 +29,14 @@ const usualRatePerSecond = 2_000;
 /** The run fails if the users of a request are not hidden after this. */
 const hiddenSecondsMax = 600;
 
-export async function runStream(context: Context): Promise<StreamResult> {
+export async function runStream(context: Context) {
   const { deployment, options, progress } = context;
   const { rate: ratePerSecond = usualRatePerSecond, streamMinutes: minutes } = options;
   const api = await connectDeletionApi(deployment);
   const sizes = [...options.streamEvents].sort((a, b) => a - b);
   const most = sizes.at(-1) as number;
   const population = new Population(deployment, api.appIds, most);
-  const runs: StreamRun[] = [];
+  const runs: Awaited<ReturnType<typeof runOne>>[] = [];
   for (const events of sizes) {
     // Only new customers have events in many parts: those of earlier customers lie in the oldest parts.
     const firstCustomer = population.customers;

@@ -2,22 +2,18 @@
 // at every rate, since another generator would leave a different share of CPU to the service.
 
 import type { Context } from '../context.js';
-import { runWay, type ThroughputRun } from '../throughput/throughput.js';
+import { runWay } from '../throughput/throughput.js';
 import { inTurns } from '../throughput/turns.js';
 
-export type CurveLevel = {
-  /** The share of the highest rate, which the run at full load of the same round found. 1: as fast as events are answered. */
-  readonly share: number;
-  readonly runs: readonly ThroughputRun[];
-};
+export type CurveLevel = Awaited<ReturnType<typeof runCurve>>[number];
 
-/** Full load comes first, since its rate decides the others. */
+/** Shares of the highest rate, which the run at full load of the same round finds. 1: as fast as events are answered, and first. */
 const shares = [1, 0.5, 0.7, 0.3, 0.1];
 /** The shares that the target compares run in this many times as many rounds. */
 const moreRounds = 3;
 const sharesOfTarget = [1, 0.5];
 
-export async function runCurve(context: Context): Promise<CurveLevel[]> {
+export async function runCurve(context: Context) {
   const { options, progress } = context;
   let highest = 0;
   const turns = shares.map((share) => ({

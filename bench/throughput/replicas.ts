@@ -11,14 +11,7 @@ import { wholeTable } from './flat.js';
 import { runWay } from './throughput.js';
 import { type Level, levelsInTurns } from './turns.js';
 
-export type ReplicasResult = {
-  /** For each rate, levels by how many replicas must confirm an event. */
-  readonly rates: readonly { readonly perSecond: number; readonly levels: readonly Level[] }[];
-  /** The rate of the deployment with the most confirmations, as fast as it answered. The higher rates are shares of it. */
-  readonly highestPerSecond?: number;
-  /** For each kill of the primary, how long it took until a record that was sent after it was accepted. */
-  readonly takeOversMs: readonly number[];
-};
+export type ReplicasResult = Awaited<ReturnType<typeof runReplicas>>['replicas'];
 
 const acknowledgements = [0, 1, 2];
 /** At this rate nearly every event is a commit of its own. */
@@ -40,10 +33,11 @@ export async function runReplicas(context: Pick<Context, 'options' | 'progress'>
       const deployment = await startDeployment({ ...options, replicasAck: of });
       found.push({ of, deployment, appIds: await deployment.addEnvironments(1, 'none') });
     }
+    /** The rate of the deployment with the most confirmations, as fast as it answered. The higher rates are shares of it. */
     const highestPerSecond = options.rate === undefined ? await highestOf(context, found.at(-1)) : undefined;
-    const rates = highestPerSecond ? ratesBelow(highestPerSecond) : [options.rate ?? lowRate];
-    const levels: ReplicasResult['rates'][number][] = [];
-    for (const perSecond of rates) {
+    /** For each rate, levels by how many replicas must confirm an event. */
+    const rates: { perSecond: number; levels: readonly Level[] }[] = [];
+    for (const perSecond of highestPerSecond ? ratesBelow(highestPerSecond) : [options.rate ?? lowRate]) {
       const turns = found.map(({ of, deployment, appIds }) => ({
         of,
         name: `replicas ${perSecond}/s, ${of} acknowledgements`,
@@ -55,8 +49,9 @@ export async function runReplicas(context: Pick<Context, 'options' | 'progress'>
             appIds,
           }),
       }));
-      levels.push({ perSecond, levels: await levelsInTurns(turns, progress) });
+      rates.push({ perSecond, levels: await levelsInTurns(turns, progress) });
     }
+    /** For each kill of the primary, how long it took until a record that was sent after it was accepted. */
     const takeOversMs: number[] = [];
     const one = found.find(({ of }) => of === 1);
     const takeOvers = Math.min(takeOversMax, takeOversOfRepeat * options.repeats);
@@ -64,12 +59,10 @@ export async function runReplicas(context: Pick<Context, 'options' | 'progress'>
       takeOversMs.push(await killPrimary(one.deployment, one.appIds[0] ?? ''));
       progress.say(`take-over ${takeOversMs.length}: ${Math.round(takeOversMs.at(-1) ?? 0)} ms`);
     }
-    const replicas: ReplicasResult = {
-      rates: levels,
-      ...(highestPerSecond && { highestPerSecond }),
-      takeOversMs,
+    return {
+      machine: await describeMachine(found[0]?.deployment.sluice),
+      replicas: { rates, highestPerSecond, takeOversMs },
     };
-    return { machine: await describeMachine(found[0]?.deployment.sluice), replicas };
   } finally {
     for (const { deployment } of found) await deployment.stop();
   }

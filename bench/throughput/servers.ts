@@ -4,7 +4,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
-import { type CpuTimes, type Deployment, startDeployment } from '../deployment/deployment.js';
+import { type Deployment, startDeployment } from '../deployment/deployment.js';
 import { perRecord, startMeter } from '../deployment/meter.js';
 import { describeMachine } from '../machine.js';
 import { wholeTable } from './flat.js';
@@ -12,17 +12,7 @@ import { runWay } from './throughput.js';
 import { type Level, levelsInTurns } from './turns.js';
 import { wayNamed } from './ways.js';
 
-export type ServersResult = {
-  readonly shards: number;
-  /** For each way, levels by the number of masters and servers. */
-  readonly ways: readonly {
-    readonly name: string;
-    readonly eventsPerSecond: number;
-    readonly levels: readonly Level[];
-  }[];
-  /** For each number of servers: ms of CPU per second while nothing is sent. */
-  readonly idle: readonly { readonly of: number; readonly cpu: CpuTimes }[];
-};
+export type ServersResult = Awaited<ReturnType<typeof runServers>>['servers'];
 
 const numbers = [1, 2, 3];
 /** Divides evenly over two masters and over three. */
@@ -45,11 +35,13 @@ export async function runServers(context: Pick<Context, 'options' | 'progress'>)
     }
     const readers = found.map(({ of, deployment }) => ({ of, read: startMeter(deployment.cpu) }));
     await pause(idleSeconds * 1_000);
+    /** For each number of servers: ms of CPU per second while nothing is sent. */
     const idle = readers.map(({ of, read }) => {
       const { used, seconds } = read();
       return { of, cpu: perRecord(used, seconds * 1_000) };
     });
-    const ways: ServersResult['ways'][number][] = [];
+    /** For each way, levels by the number of masters and servers. */
+    const ways: { name: string; eventsPerSecond: number; levels: readonly Level[] }[] = [];
     for (const [name, usual] of Object.entries(rates)) {
       const rate = options.rate ?? usual;
       const turns = found.map(({ of, deployment, appIds }) => ({
@@ -62,8 +54,10 @@ export async function runServers(context: Pick<Context, 'options' | 'progress'>)
       const eventsPerSecond = rate * (wayNamed(name).records.events ?? 0);
       ways.push({ name, eventsPerSecond, levels: await levelsInTurns(turns, progress) });
     }
-    const servers: ServersResult = { shards, ways, idle };
-    return { machine: await describeMachine(found[0]?.deployment.sluice), servers };
+    return {
+      machine: await describeMachine(found[0]?.deployment.sluice),
+      servers: { shards, ways, idle },
+    };
   } finally {
     for (const { deployment } of found) await deployment.stop();
   }

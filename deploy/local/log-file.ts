@@ -20,23 +20,12 @@ const pollMs = 250;
 const shownLinesMax = 5;
 const shownPeriodMs = 10_000;
 
-export type LogFile = {
-  readonly path: string;
-  /** For the child's stdout and stderr. */
-  readonly fd: number;
-  /** Shows at once what was written since the last check. */
-  flush(): void;
-  /** The last line written since the file was opened, for the message about a child that ended. */
-  lastLine(): string | undefined;
-  close(): void;
-};
-
 /** Opens the file for appending, and reads along. Calls `show` with each line that is worth showing. */
 export function openLogFile(
   path: string,
   isWorthShowing: (line: string) => boolean,
   show: (line: string) => void,
-): LogFile {
+) {
   mkdirSync(dirname(path), { recursive: true });
   const fd = openSync(path, 'a+');
   let readTo = fstatSync(fd).size;
@@ -92,8 +81,11 @@ export function openLogFile(
 
   return {
     path,
+    /** For the child's stdout and stderr. */
     fd,
+    /** Shows at once what was written since the last check. */
     flush,
+    /** The last line written since the file was opened, for the message about a child that ended. */
     lastLine: () => rest || last,
     close() {
       flush();

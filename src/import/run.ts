@@ -44,30 +44,24 @@ const charactersAtOnce = 1 << 24;
 const stateEveryMs = 250;
 
 /** What people should know about the rows, in addition to their counts. */
-export type Notes = {
-  /** How many values were mended, by reason. */
-  readonly mended: Record<string, number>;
-  /** Numbers with a decimal comma that were kept as text, by column. */
-  readonly commas: Record<string, number>;
-  /** Rows that would merge a device into a word that strangers share, by word. */
-  readonly sharedWords: Record<string, number>;
-  readonly sameKeys: SameKeys;
-  /** Notes about whole files. */
-  readonly words: string[];
-};
+export type Notes = ReturnType<typeof createNotes>;
 
 /** How many rows have which status. `unknown`: the row is not stored. */
 export type Verified = Record<ReceiptStatus, number>;
 
 export type Imported = Counts & { readonly verified?: Verified };
 
-export function createNotes(): Notes {
+export function createNotes() {
   return {
-    mended: {},
-    commas: {},
-    sharedWords: {},
-    sameKeys: { equal: 0, different: 0, places: [] },
-    words: [],
+    /** How many values were mended, by reason. */
+    mended: {} as Record<string, number>,
+    /** Numbers with a decimal comma that were kept as text, by column. */
+    commas: {} as Record<string, number>,
+    /** Rows that would merge a device into a word that strangers share, by word. */
+    sharedWords: {} as Record<string, number>,
+    sameKeys: { equal: 0, different: 0, places: [] } as SameKeys,
+    /** Notes about whole files. */
+    words: [] as string[],
   };
 }
 

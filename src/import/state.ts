@@ -3,7 +3,7 @@
 // the last write is sent again under the same keys.
 
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { wordsOf } from './inputs.js';
+import { type Input, wordsOf } from './inputs.js';
 import { type Format, ImportError } from './options.js';
 
 export type Counts = { read: number; stored: number; repeats: number; refused: number };
@@ -32,14 +32,11 @@ export type ImportState = {
   readonly files: Record<string, FileState>;
 };
 
-export type OpenedState = {
-  readonly state: ImportState;
-  /** Whether a state existed before, so that the rejects file belongs to it. */
-  readonly isOld: boolean;
-};
-
-/** Reads the state, or begins a new one. Throws ImportError if the existing one belongs to another import that has made progress. */
-export function openState(path: string, appId: string, mapping: string): OpenedState {
+/**
+ * Reads the state, or begins a new one. `isOld`: one existed before, so that the rejects file belongs to it. Throws ImportError if it belongs
+ * to another import that has made progress.
+ */
+export function openState(path: string, appId: string, mapping: string) {
   const fresh: ImportState = { version: 1, app_id: appId, mapping, rejects_bytes: 0, files: {} };
   let text: string;
   try {
@@ -90,7 +87,10 @@ export function writeState(path: string, state: ImportState): void {
 }
 
 /** The state of a file; a new one begins at the first row. Throws ImportError if the file was begun in another format. */
-export function fileState(state: ImportState, { hash, name, format, bytes }: FileNames): FileState {
+export function fileState(
+  state: ImportState,
+  { hash, name, format, bytes }: Pick<Input, 'hash' | 'name' | 'format' | 'bytes'>,
+): FileState {
   state.files[hash] ??= {
     name,
     place: 0,
@@ -114,13 +114,6 @@ export function fileState(state: ImportState, { hash, name, format, bytes }: Fil
   file.format = format;
   return file;
 }
-
-type FileNames = {
-  readonly hash: string;
-  readonly name: string;
-  readonly format: Format;
-  readonly bytes: number;
-};
 
 /** Whether every file of the state is imported; false if it lists none, since the import has not begun. */
 export function isDone({ files }: ImportState): boolean {

@@ -70,23 +70,7 @@ export type UserProperties<T = Readonly<Record<string, UserPropertyValue>>> = {
   readonly properties: T;
 };
 
-export type QueuedRecord = {
-  readonly operation: Operation;
-  /** Records of the same user keep their order. */
-  readonly user: string;
-  /** The record as JSON. */
-  readonly text: string;
-  readonly bytes: number;
-  /** Its position in the order of the calls. */
-  number: number;
-  /** When it was added to memory, in milliseconds of the steady clock. */
-  takenAt: number;
-  /** The number of the flush that waits for it. */
-  generation: number;
-  /** Its position in the spool; undefined until that is known, and without a spool. */
-  place: { readonly file: number; readonly line: number } | undefined;
-  isSettled: boolean;
-};
+export type QueuedRecord = ReturnType<typeof recordOf>;
 
 /** Makes a record from whatever a JavaScript program passes. */
 export type Recorder = Readonly<Record<Operation, (given: unknown) => QueuedRecord | Unsendable>>;
@@ -284,16 +268,21 @@ function queued(operation: Operation, user: string, fields: object): QueuedRecor
   return recordOf(operation, user, text, bytes);
 }
 
-function recordOf(operation: Operation, user: string, text: string, bytes: number): QueuedRecord {
+/** `user`: records of the same user keep their order. `text`: the record as JSON. */
+function recordOf(operation: Operation, user: string, text: string, bytes: number) {
   return {
     operation,
     user,
     text,
     bytes,
+    /** Its position in the order of the calls. */
     number: 0,
+    /** When it was added to memory, in milliseconds of the steady clock. */
     takenAt: 0,
+    /** The number of the flush that waits for it. */
     generation: 0,
-    place: undefined,
+    /** Its position in the spool; undefined until that is known, and without a spool. */
+    place: undefined as { readonly file: number; readonly line: number } | undefined,
     isSettled: false,
   };
 }

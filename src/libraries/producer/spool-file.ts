@@ -11,21 +11,7 @@ import {
   releaseFolder,
 } from './spool-folder.js';
 
-export type SpoolFile = {
-  readonly number: number;
-  bytes: number;
-  /** Whether these bytes may be followed by a part of a failed write. */
-  isTorn: boolean;
-  /** How many lines it has, and how many of them are settled, whether or not they are marked as such yet. */
-  lines: number;
-  settled: number;
-  /** The first line that was not loaded; undefined if all were. */
-  loadFrom: number | undefined;
-  /** Whether an earlier process wrote it. */
-  readonly isForeign: boolean;
-  records: FileHandle | undefined;
-  marks: FileHandle | undefined;
-};
+export type SpoolFile = ReturnType<typeof newFile>;
 
 /** Claims a folder; returns the files that an earlier process left in it. Throws if it cannot be used. */
 export function openFolder(folder: string): Map<number, SpoolFile> {
@@ -43,17 +29,21 @@ export function openFolder(folder: string): Map<number, SpoolFile> {
   }
 }
 
-function newFile(number: number): SpoolFile {
+function newFile(number: number) {
   return {
     number,
     bytes: 0,
+    /** Whether these bytes may be followed by a part of a failed write. */
     isTorn: false,
+    /** How many lines it has, and how many of them are settled, whether or not they are marked as such yet. */
     lines: 0,
     settled: 0,
-    loadFrom: undefined,
+    /** The first line that was not loaded; undefined if all were. */
+    loadFrom: undefined as number | undefined,
+    /** Whether an earlier process wrote it. */
     isForeign: false,
-    records: undefined,
-    marks: undefined,
+    records: undefined as FileHandle | undefined,
+    marks: undefined as FileHandle | undefined,
   };
 }
 

@@ -6,15 +6,7 @@ import type { Message } from './messages.js';
 import type { Queue } from './queue.js';
 import { utf8Bytes } from './text.js';
 
-export type Batch = {
-  readonly keys: readonly string[];
-  readonly messages: readonly Message[];
-  readonly texts: readonly string[];
-  /** The bytes of the messages with the commas between them. */
-  readonly bytes: number;
-  /** If none can be sent now: milliseconds until one may. */
-  readonly laterMs: number | undefined;
-};
+export type Batch = ReturnType<typeof chooseBatch>;
 
 export type BatchBounds = {
   /** Messages that were added after this key wait for a later round. */
@@ -30,12 +22,14 @@ export type BatchBounds = {
   readonly limitedMs: (message: Message) => number;
 };
 
-export function chooseBatch(queue: Queue, bounds: BatchBounds): Batch {
+export function chooseBatch(queue: Queue, bounds: BatchBounds) {
   const keys: string[] = [];
   const messages: Message[] = [];
   const texts: string[] = [];
   const blocked = new Map<string, number>();
+  /** The bytes of the messages with the commas between them. */
   let bytes = 0;
+  /** If none can be sent now: milliseconds until one may. */
   let laterMs: number | undefined;
 
   for (const key of queue.keys()) {
