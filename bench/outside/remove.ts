@@ -1,8 +1,6 @@
 // Deletes the users of a run in every account to which the run sent, by the library for servers.
 
-import { createSluice, type UserToDelete } from '../../src/libraries/producer/index.js';
-import { basic, deletionPaths } from '../../test/harness/deletion.js';
-import { BenchError } from '../failure.js';
+import { createDeletionApi, createSluice, type UserToDelete } from '../../src/libraries/producer/index.js';
 import { numbersEach } from '../load/bodies.js';
 import type { Sent } from '../load/threads.js';
 import type { Way } from '../throughput/ways.js';
@@ -36,23 +34,17 @@ export async function removeUsers(
   { url, apiKeys }: Pick<OutsideOptions, 'url' | 'apiKeys'>,
   users: readonly UserToDelete[],
 ): Promise<number> {
-  const ask = async (path: string, method: string, authorization: string) => {
-    const reply = await fetch(`${url}${path}`, { method, headers: { authorization } });
-    if (!reply.ok) throw new BenchError(`${path} was answered ${reply.status}: ${await reply.text()}`);
-    return (await reply.json()) as Record<string, unknown>;
-  };
   let rows = 0;
-  for (const { appId, apiKey } of apiKeys) {
-    const sluice = createSluice({ appId, baseUrl: url, apiKey });
+  for (const account of apiKeys) {
+    const options = { ...account, baseUrl: url };
+    const [sluice, api] = [createSluice(options), createDeletionApi(options)];
     try {
       const signal = AbortSignal.timeout(completeMsMax);
       const { requests } = await sluice.deleteUsers(users, { signal }).done();
-      const { access_token: token } = await ask(deletionPaths.token, 'POST', basic(appId, apiKey));
-      for (const { id } of requests) {
-        const { rows_deleted: deleted } = await ask(deletionPaths.status(id), 'GET', `Bearer ${token}`);
-        rows += Number(deleted);
-      }
+      for (const { id } of requests)
+        rows += Number((await api.readDeletionStatus({ deletion_request_id: id })).rows_deleted);
     } finally {
+      api.close();
       await sluice.close();
     }
   }

@@ -2,6 +2,7 @@
 // turns at the same rates; the CPU of all their Redis servers counts. Then the primary of one deployment is killed several times, to measure
 // how long it takes until records are accepted again.
 
+import { isAccepted, paths, post } from '../../test/harness/ingestion.js';
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
@@ -90,12 +91,8 @@ async function killPrimary({ replicated, url }: Deployment, appId: string): Prom
   if (primary === undefined) throw new BenchError('there is no primary to kill');
   await primary.kill9();
   const killedMs = performance.now();
-  const body = JSON.stringify({ app_id: appId, identity: 'bench', event: 'Take-over' });
-  const send = () =>
-    fetch(`${url}/api/track`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body }).then(
-      (reply) => reply.arrayBuffer().then(() => reply.status === 200),
-      () => false,
-    );
+  const event = { app_id: appId, identity: 'bench', event: 'Take-over' };
+  const send = () => post(url, paths.track, event).then(isAccepted, () => false);
   while (!(await send()))
     if (performance.now() > killedMs + takeOverMsMax)
       throw new BenchError(`no event was accepted for ${takeOverMsMax} ms after the primary was killed`);

@@ -9,35 +9,26 @@ import { parseObject } from './records.js';
 import { type DeletionProgress, SluiceError } from './refusal.js';
 import { type Answer, bodyOf, type Call, type Transport } from './transport.js';
 
-export type Calls = {
-  /**
-   * Settles with the first final answer. Rejects with the signal's reason, or with SluiceError when the client is closed. `repeats`: also
-   * repeats a request that may have been carried out. Otherwise a request is repeated only if it changes nothing, or if it was certainly
-   * not carried out.
-   */
-  ask(
-    method: Call['method'],
-    path: string,
-    authorization: string | undefined,
-    body?: string,
-    repeats?: 'always' | 'if_nothing_was_done',
-  ): Promise<Answer>;
-  /** The error for an unexpected answer. */
-  fail(answer: Answer): SluiceError;
-};
+export type Calls = ReturnType<typeof createCalls>;
 
 export function createCalls(
   { gzip }: Pick<Settings, 'gzip'>,
   transport: Transport,
   signal: AbortSignal | undefined,
   progress?: () => DeletionProgress,
-): Calls {
+) {
+  /** The error for an unexpected answer. */
   const fail = (answer: Answer): SluiceError => {
     const error = errorOf(parseObject(answer.text));
     const message = error === undefined ? faultOf(answer) : error.message;
     return new SluiceError(message, error?.code ?? codeOfFault(answer), answer.status, progress?.());
   };
 
+  /**
+   * Settles with the first final answer. Rejects with the signal's reason, or with SluiceError when the client is closed. `repeats`: also
+   * repeats a request that may have been carried out. Otherwise a request is repeated only if it changes nothing, or if it was certainly
+   * not carried out.
+   */
   async function ask(
     method: Call['method'],
     path: string,
