@@ -26,18 +26,19 @@ import { given, isGiven, nameIn, RowFault, textOf } from './values.js';
 import { readGa4, readMatomo, readPlausible, readPostHog, readUmami } from './web-presets.js';
 import type { Zone } from './zones.js';
 
-export const presetNames = [
-  'segment',
-  'mixpanel',
-  'amplitude',
-  'heap',
-  'posthog',
-  'ga4',
-  'plausible',
-  'umami',
-  'matomo',
-] as const;
-export type PresetName = (typeof presetNames)[number];
+const presets = {
+  segment: readSegment,
+  mixpanel: readMixpanel,
+  amplitude: readAmplitude,
+  heap: readHeap,
+  posthog: readPostHog,
+  ga4: readGa4,
+  plausible: readPlausible,
+  umami: readUmami,
+  matomo: readMatomo,
+} satisfies Readonly<Record<string, ReadRow>>;
+export type PresetName = keyof typeof presets;
+export const presetNames = Object.keys(presets) as readonly PresetName[];
 
 /** Makes the records of a row. Throws RowFault. `key`: the key derived from the row's place. */
 export type Preset = (row: Fields, key: string) => readonly Made[];
@@ -49,20 +50,9 @@ export function createPreset(
   isShared: (user: string) => boolean,
 ): Preset {
   const make = createMaker(isShared);
-  return (row, key) => [presets[name](row, key, zone)].flat().flatMap(make);
+  const read: ReadRow = presets[name];
+  return (row, key) => [read(row, key, zone)].flat().flatMap(make);
 }
-
-const presets: Readonly<Record<PresetName, ReadRow>> = {
-  segment: readSegment,
-  mixpanel: readMixpanel,
-  amplitude: readAmplitude,
-  heap: readHeap,
-  posthog: readPostHog,
-  ga4: readGa4,
-  plausible: readPlausible,
-  umami: readUmami,
-  matomo: readMatomo,
-};
 
 /**
  * Segment's archive has corrected times, or what is needed to correct them: the sender's clock was wrong by the difference between sentAt
