@@ -86,20 +86,20 @@ if (unused !== undefined) fail(`no test uses ${unused.program}`);
 const isUsed = uses(sources);
 installPrograms(testPrograms.filter(isUsed));
 unpackPrograms(unpackedPrograms.filter(isUsed));
-const files = sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')));
+const compiled = (path) => join('dist', path.replace(/\.ts$/, '.js'));
+const files = sources.map(compiled);
 say(`running ${files.length} test file${files.length === 1 ? '' : 's'}`);
-const stopSharing = await shared();
-process.exitCode = await runFiles({ root, files, record: options.includes('--record') });
-await stopSharing?.();
+const sharing = await whatIsShared();
+process.exitCode = await runFiles({ root, files, sharing, record: options.includes('--record') });
 const { cpuSeconds } = await import('../../dist/test/runner/reporter.js');
 say(`took ${Math.round(cpuSeconds() ?? 0)} s of the CPU`);
 
-/** Starts the deployment that several test files share, if several of them run. */
-async function shared() {
-  const sharing = sources.filter((path) => usesFile(path, 'sharedSluice()'));
+/** The files that share a deployment, if several of them run. */
+async function whatIsShared() {
+  const sharing = sources.filter((path) => usesFile(path, 'sharedSluice(') || usesFile(path, 'ownApi('));
   if (sharing.length < 2) return undefined;
   const { shareSluice } = await import('../../dist/test/runner/share-sluice.js');
-  return shareSluice();
+  return { files: sharing.map(compiled), start: shareSluice };
 }
 
 function lint() {

@@ -23,13 +23,28 @@ export type RunOptions = {
   readonly files: readonly string[];
   /** Records how long each file took, for the order of later runs. */
   readonly record: boolean;
+  readonly sharing?: Sharing | undefined;
   /** For tests of the runner itself. */
   readonly secondsMax?: number;
 };
 
+/** What several files share: it starts before the first of them and ends after the last one. */
+export type Sharing = {
+  readonly files: readonly string[];
+  readonly start: () => Promise<Shared>;
+};
+
+export type Shared = {
+  /** Environment of the files that share it. */
+  readonly env: NodeJS.ProcessEnv;
+  readonly stop: () => Promise<void>;
+};
+
 /** Settles when all files and everything they started have ended, with the exit code: 0, 1, or 130 after a signal. */
 export async function runFiles(options: RunOptions): Promise<number> {
-  const { root, files } = options;
+  const { root, sharing } = options;
+  const shared = await sharing?.start();
+  let sharingLeft = sharing?.files.length ?? 0;
   const dir = mkdtempSync(join(temporaryRoot(), 'sluice-tests-'));
   // Others may read the folder, since some tests start programs as another user.
   chmodSync(dir, 0o755);
@@ -41,17 +56,22 @@ export async function runFiles(options: RunOptions): Promise<number> {
   const startedAt = performance.now();
   const results: FileResult[] = [];
   try {
-    await inLanes(planned(root, files), interrupted.signal, async ({ path }, number) => {
+    await inLanes(planned(options), interrupted.signal, async ({ path, shares }, number) => {
       const result = await runFile(path, {
         root,
+        env: shares ? shared?.env : undefined,
         dir: join(dir, String(number)),
         secondsMax: options.secondsMax ?? secondsMaxOf(path),
         stopping: interrupted.signal,
       });
       results.push(result);
       report.add(result);
+      if (!shares) return;
+      sharingLeft -= 1;
+      if (sharingLeft === 0) await shared?.stop();
     });
   } finally {
+    if (sharingLeft > 0) await shared?.stop();
     for (const signal of signals) process.off(signal, interrupt);
     removeDir(dir);
   }
@@ -105,9 +125,14 @@ function printRunning(running: ReadonlyMap<Planned, { readonly since: number }>)
   process.stderr.write(`sluice: running ${names.join(', ')}\n`);
 }
 
-function planned(root: string, files: readonly string[]): Planned[] {
+function planned({ root, files, sharing }: RunOptions): Planned[] {
   const recorded = readRecords(root);
-  return files.map((path) => ({ path, lane: laneOf(path), ...(recorded[nameOf(path)] ?? unknown) }));
+  return files.map((path) => ({
+    path,
+    lane: laneOf(path),
+    shares: sharing?.files.includes(path) ?? false,
+    ...(recorded[nameOf(path)] ?? unknown),
+  }));
 }
 
 /** How long a file took when it was recorded, and how much CPU time. */

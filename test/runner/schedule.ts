@@ -5,6 +5,8 @@ import { filesAtOnce, type Lane } from './lanes.js';
 export type Planned = {
   readonly path: string;
   readonly lane: Lane;
+  /** Whether the file uses the deployment that several share. */
+  readonly shares: boolean;
   /** How long the file took when it was recorded; a file without a record counts as a long one. */
   readonly seconds: number;
   /** The CPU time, likewise. */
@@ -20,12 +22,17 @@ const coresMax = 1.5;
 const idleCoresMin = 0.25;
 
 /**
- * Sorts files: first those that take long or much CPU, so that the last ones are short and fit anywhere, and at the end those that run
- * alone.
+ * Sorts files: first those that share a deployment, so that it can end soon, then those that take long or much CPU, so that the last ones
+ * are short and fit anywhere, and at the end those that run alone.
  */
 export function inOrder(files: readonly Planned[]): Planned[] {
   const weight = ({ seconds, cpuSeconds }: Planned) => seconds + cpuSeconds;
-  return [...files].sort((a, b) => filesAtOnce[b.lane] - filesAtOnce[a.lane] || weight(b) - weight(a));
+  return [...files].sort(
+    (a, b) =>
+      filesAtOnce[b.lane] - filesAtOnce[a.lane] ||
+      Number(b.shares) - Number(a.shares) ||
+      weight(b) - weight(a),
+  );
 }
 
 /** The first file that may start beside the running ones by their lanes and the CPU. */

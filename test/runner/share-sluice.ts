@@ -1,4 +1,4 @@
-// One deployment for those files of a run that share one. A variable in the environment of the run's processes describes it.
+// One deployment for those files of a run that share one. A variable in the environment of their processes describes it.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ import {
   startSluice,
 } from '../harness/sluice.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import type { Shared } from './run.js';
 import { temporaryRoot } from './temporary-root.js';
 
 const variable = 'SHARED_SLUICE';
@@ -25,19 +26,18 @@ type Description = Omit<Deployment, 'admin' | 'rows' | 'appId' | 'api' | 'worker
 
 export const toShare: SluiceOptions = { apiProcesses: 2 };
 
-/** Starts the deployment for all files that this process runs from now on; settles with the function that ends it. */
-export async function shareSluice(): Promise<() => Promise<void>> {
+export async function shareSluice(): Promise<Shared> {
   process.env.TMPDIR = temporaryRoot();
   const outputs = tempDir('outputs');
   const sluice = await startSluice({ ...toShare, outputs });
-  process.env[variable] = JSON.stringify(describe(sluice, outputs));
-  return async () => {
+  const stop = async () => {
     for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse])
       if (!child.running)
         process.stderr.write(`sluice: the shared ${child.name} ended: ${child.output().slice(-4_000)}\n`);
     await sluice.stop();
     removeTempDir(outputs);
   };
+  return { env: { [variable]: JSON.stringify(describe(sluice, outputs)) }, stop };
 }
 
 function describe(sluice: SluiceHandle, outputs: string): Description {

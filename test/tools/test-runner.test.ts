@@ -31,8 +31,8 @@ type Run = {
   readonly ended: Promise<number | null>;
 };
 
-/** Runs files of these texts as `npm test` runs its own. */
-function run(files: Readonly<Record<string, string>>, secondsMax = 60): Run {
+/** Runs files of these texts as `npm test` runs its own. `sharing` is JavaScript. */
+function run(files: Readonly<Record<string, string>>, secondsMax = 60, sharing = 'undefined'): Run {
   const dir = tempDir('runner');
   mkdirSync(join(dir, 'test/runner'), { recursive: true });
   // The files count as needing no CPU, so that as many start at once as their lane allows, however busy the machine is.
@@ -42,7 +42,7 @@ function run(files: Readonly<Record<string, string>>, secondsMax = 60): Run {
   for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), header + text);
   const options = JSON.stringify({ root: dir, files: Object.keys(files), record: true, secondsMax });
   const module = new URL('../runner/run.js', import.meta.url).href;
-  const code = `const { runFiles } = await import('${module}'); process.exitCode = await runFiles(${options});`;
+  const code = `const { runFiles } = await import('${module}'); process.exitCode = await runFiles({ ...${options}, sharing: ${sharing} });`;
   const process_ = spawn(process.execPath, ['--input-type=module', '-e', code], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -104,6 +104,27 @@ test('fails for a file that ends before its tests, whatever its exit code', asyn
   assert.match(one.text(), /✖ throws\.test\.mjs/);
   assert.match(one.text(), /while it was loaded/);
   assert.match(one.text(), /✖ later\.test\.mjs/);
+});
+
+test('what files share starts before them, is known to them alone, and ends when the last of them has', async () => {
+  const file = join(tempDir('shared'), 'ended');
+  const shares = "test('shares', () => { assert.equal(process.env.SHARED, 'yes'); });";
+  const one = run(
+    {
+      'a.test.mjs': `import { existsSync } from 'node:fs';
+        test('shares nothing', async () => {
+          assert.equal(process.env.SHARED, undefined);
+          while (!existsSync('${file}')) await new Promise((settle) => setTimeout(settle, 20));
+        });`,
+      'b.test.mjs': shares,
+      'c.test.mjs': shares,
+    },
+    60,
+    `{ files: ['b.test.mjs', 'c.test.mjs'], start: async () => ({ env: { SHARED: 'yes' }, stop: async () => {
+      (await import('node:fs')).writeFileSync('${file}', '', { flag: 'wx' });
+    } }) }`,
+  );
+  assert.equal(await one.ended, 0, one.text());
 });
 
 test('has temporary folders that other users may enter, like the system’s own', async () => {
@@ -179,8 +200,8 @@ function stateOf(pid: number): string {
   }
 }
 
-function planned(lane: Planned['lane'], seconds: number, cpuSeconds = 0): Planned {
-  return { path: `${lane} ${seconds}`, lane, seconds, cpuSeconds };
+function planned(lane: Planned['lane'], seconds: number, cpuSeconds = 0, shares = false): Planned {
+  return { path: `${lane} ${seconds}`, lane, shares, seconds, cpuSeconds };
 }
 
 test('runs files side by side as far as the cores last, but at least one', () => {
@@ -223,11 +244,17 @@ test('runs nine files at a time, and one that measures alone', () => {
   assert.deepEqual([fits(alone, []), fits(alone, [usual]), fits(usual, [alone])], [true, false, false]);
 });
 
-test('starts first what takes longest and most of the CPU, and last what runs alone', () => {
-  const files = [planned('alone', 90), planned('usual', 1), planned('usual', 5), planned('usual', 4, 3)];
+test('starts first what shares a deployment, then what takes longest and most of the CPU, and last what runs alone', () => {
+  const usual = [
+    planned('usual', 1),
+    planned('usual', 5),
+    planned('usual', 4, 3),
+    planned('usual', 2, 0, true),
+  ];
+  const files = [planned('alone', 90), ...usual];
   assert.deepEqual(
     inOrder(files).map(({ path }) => path),
-    ['usual 4', 'usual 5', 'usual 1', 'alone 90'],
+    ['usual 2', 'usual 4', 'usual 5', 'usual 1', 'alone 90'],
   );
 });
 
