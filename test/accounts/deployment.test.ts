@@ -55,12 +55,11 @@ import { startTcpProxy } from '../harness/tcp-proxy.js';
 import { until } from '../harness/wait.js';
 import { addPending, removePending } from '../support/pending.js';
 import { commit, eventRecord, group } from '../support/shard.js';
-import { startGatedStores } from '../support/stores.js';
+import { database, startGatedStores } from '../support/stores.js';
 
-const database = 'deployment_test';
 const log = createLog('test', 'silent');
 /** `gated`: a connection to ClickHouse through the gate, which can hold a load at a statement. */
-const stores = await startGatedStores(database);
+const stores = await startGatedStores();
 const { redis, clickhouse, gate, gated } = stores;
 
 beforeEach(async () => {

@@ -28,7 +28,7 @@ import { readMirror } from '../../src/registry/mirror.js';
 import type { Answer, Choice } from '../harness/clickhouse-gate.js';
 import { startGatedStores } from '../support/stores.js';
 
-const { clickhouse, gate, gated } = await startGatedStores('answers_test');
+const { clickhouse, gate, gated } = await startGatedStores();
 afterEach(() => gate.pass());
 
 const asked: Choice = ({ sql }) => sql.includes('AS asked') || sql.includes('FROM numbers');

@@ -14,7 +14,7 @@ import { submitExport } from '../../src/privacy/export/submit.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { startGatedStores } from '../support/stores.js';
 
-const { redis, clickhouse, gate, gated } = await startGatedStores('export_ends_test');
+const { redis, clickhouse, gate, gated } = await startGatedStores();
 const loaded = await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
 const { epoch, secret } = loaded.deployment;
 

@@ -25,11 +25,10 @@ import { storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 import { startStores } from '../support/stores.js';
 
-const database = 'column_versions_test';
 const log = createLog('test', 'silent');
 const shippedVersions = structuredClone(earlierColumns);
 const known = earlierColumns as Partial<Record<TableName, readonly (readonly string[])[]>>;
-const stores = await startStores(database);
+const stores = await startStores();
 const { redis, clickhouse, rowsOf } = stores;
 
 beforeEach(async () => {

@@ -18,8 +18,7 @@ import { storeSegment } from '../../workers/store.js';
 import { commit, eventRecord, group, loadShard, sealAll } from '../support/shard.js';
 import { startStores } from '../support/stores.js';
 
-const database = 'compress_test';
-const { redis, clickhouse } = await startStores(database, { appendfsync: 'no' });
+const { redis, clickhouse } = await startStores();
 
 beforeEach(async () => {
   await redis.flushall();

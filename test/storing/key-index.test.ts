@@ -41,9 +41,8 @@ import { commit, epoch, eventIdOf, eventRecord, group, loadShard, sealAll } from
 import { startStores } from '../support/stores.js';
 import { test } from '../support/test.js';
 
-const database = 'test_key_index';
 const log = createLog('test', 'silent');
-const { redis: connection, clickhouse, run, rowsOf } = await startStores(database, { appendfsync: 'no' });
+const { redis: connection, clickhouse, run, rowsOf } = await startStores();
 
 async function empty(): Promise<void> {
   await connection.flushall();

@@ -22,7 +22,7 @@ import { withRedisClock } from '../harness/redis-clock.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 import { startStores } from '../support/stores.js';
 
-const { redis, clickhouse, run } = await startStores('ledger_test');
+const { redis, clickhouse, run } = await startStores();
 const side: Side = { home: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
 
 const app = '1000000001';

@@ -41,12 +41,11 @@ import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { tick } from '../../workers/tick.js';
 import { until } from '../harness/wait.js';
 import { commit, epoch, eventRecord, group, loadShard, sealAll } from '../support/shard.js';
-import { startGatedStores } from '../support/stores.js';
+import { database, startGatedStores } from '../support/stores.js';
 
-const database = 'store_test';
 const log = createLog('test', 'silent');
 /** `gated`: a worker's connection to ClickHouse, behind the gate. */
-const stores = await startGatedStores(database);
+const stores = await startGatedStores();
 const { redis, clickhouse, gate, gated, run, rowsOf } = stores;
 
 beforeEach(async () => {

@@ -12,7 +12,8 @@ import {
   untilStored,
   writeHistory,
 } from '../harness/deletion.js';
-import { type Child, type SluiceHandle, startClickHouse } from '../harness/services.js';
+import { startMigratedClickHouse } from '../harness/migrated-database.js';
+import type { Child, SluiceHandle } from '../harness/services.js';
 import type { SluiceOptions } from '../harness/sluice.js';
 import { ownSluice } from './sluice.js';
 
@@ -29,8 +30,10 @@ export type DeletionWorld = {
   readonly elsewhere: string;
 };
 
+const lockingBriefly = { JOB_LOCK_MS: '1000' };
+
 export async function deletionWorld(options: SluiceOptions = {}): Promise<DeletionWorld> {
-  const sluice = await ownSluice({ env: { JOB_LOCK_MS: '1000' }, ...options });
+  const sluice = await ownSluice({ env: lockingBriefly, ...options });
   const [worker] = sluice.workers as [Child];
   const account = await createTestAccount(sluice, 'Deletions');
   const stranger = await createTestAccount(sluice, 'Strangers');
@@ -56,9 +59,10 @@ export async function prepareHistory({ sluice, account, stranger }: DeletionWorl
 
 /** The same with a gate between the workers and ClickHouse, to stop them at a statement. */
 export async function gatedDeletionWorld(options: SluiceOptions = {}) {
-  const clickhouse = await startClickHouse();
+  const clickhouse = await startMigratedClickHouse();
   const gate = await startClickHouseGate(clickhouse.testerUrl);
-  const world = await deletionWorld({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url }, ...options });
+  const env = { ...(options.env ?? lockingBriefly), CLICKHOUSE_DATABASE: 'sluice' };
+  const world = await deletionWorld({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url }, ...options, env });
   after(async () => {
     await gate.close();
     await clickhouse.remove();

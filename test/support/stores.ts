@@ -3,12 +3,14 @@
 
 import { after } from 'node:test';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { migrate } from '../../src/clickhouse/migrate.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
 import { tablesUnderTest } from '../harness/environment.js';
+import { startMigratedClickHouse } from '../harness/migrated-database.js';
 import type { RedisOptions } from '../harness/redis.js';
-import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from '../harness/services.js';
+import { type ClickHouseHandle, type RedisHandle, startRedis } from '../harness/services.js';
+
+export const database = 'sluice';
 
 export type Stores = {
   readonly redisServer: RedisHandle;
@@ -37,13 +39,12 @@ export async function startStore(options: RedisOptions = {}) {
   return { server, redis };
 }
 
-export async function startStores(database: string, options?: RedisOptions): Promise<Stores> {
+export async function startStores(): Promise<Stores> {
   const [{ server: redisServer, redis }, clickhouseServer] = await Promise.all([
-    startStore(options),
-    startClickHouse(),
+    startStore(),
+    startMigratedClickHouse(),
   ]);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  const clickhouse = connectTo(clickhouseServer.testerUrl, database);
+  const clickhouse = connectTo(clickhouseServer.testerUrl);
   after(async () => {
     await clickhouse.close();
     await clickhouseServer.remove();
@@ -61,10 +62,10 @@ export async function startStores(database: string, options?: RedisOptions): Pro
 }
 
 /** Starts both, and a gate before ClickHouse. */
-export async function startGatedStores(database: string): Promise<GatedStores> {
-  const stores = await startStores(database);
+export async function startGatedStores(): Promise<GatedStores> {
+  const stores = await startStores();
   const gate = await startClickHouseGate(stores.clickhouseServer.testerUrl);
-  const gated = connectTo(gate.url, database);
+  const gated = connectTo(gate.url);
   after(async () => {
     await gated.close();
     await gate.close();
@@ -72,6 +73,6 @@ export async function startGatedStores(database: string): Promise<GatedStores> {
   return { ...stores, gate, gated };
 }
 
-function connectTo(url: string, database: string): ClickHouseClient {
+function connectTo(url: string): ClickHouseClient {
   return connectClickHouse({ url, database, tables: tablesUnderTest });
 }
