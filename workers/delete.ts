@@ -188,7 +188,6 @@ function logFailure({ log }: RoundOptions, requests: number, error: unknown): vo
   log.error({ requests, state: stateOfFault(error), error }, 'a round of deletions failed');
 }
 
-/** The turn of rounds, or of those that only erase. */
 function turnOf(redis: Redis, which: 'deletionRound' | 'erasureTurn' = 'deletionRound') {
   return [redis, registryKeys[which], deletionRounds.everyMs] as const;
 }

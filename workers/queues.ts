@@ -175,7 +175,6 @@ export async function undoEffectsOfWrongClocks(
   for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
 }
 
-/** Records that the ticks of a shard are running. */
 export async function recordTick(redis: Redis, shard: number): Promise<void> {
   await redis.set(shardKeys.ticked(shard), '1', 'PX', tickRememberedMs);
 }

@@ -102,7 +102,6 @@ type Reason =
   | 'the retention of environments was changed'
   | 'deletion requests are pending';
 
-/** Logs why some rows are left for another run. */
 function postpone({ log }: RetentionContext, reason: Reason, more: object = {}): 'busy' {
   log.info({ ...more, reason }, 'some expired rows have to wait for another run');
   return 'busy';
@@ -140,7 +139,6 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
 /** On one server, until another worker takes over. */
 type Run = RetentionContext & Pick<Lease, 'isHeld'> & { readonly primary: ClickHouseClient };
 
-/** The environments of one server. */
 type Part = {
   readonly client: ClickHouseClient;
   readonly environments: readonly Environment[];

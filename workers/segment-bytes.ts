@@ -15,7 +15,6 @@ export function isCompressed(stored: Buffer): boolean {
   return stored[0] === z;
 }
 
-/** The rows of a segment, compressed or not. */
 export async function rowsOfStored(stored: Buffer): Promise<Buffer> {
   if (!isCompressed(stored)) return stored;
   const end = stored.indexOf(colon);

@@ -23,7 +23,6 @@ import { outgrows } from './account-size.js';
 
 type AccountView = AdministrationAnswers['listAccounts'][number];
 
-/** The settings that hold for all environments of an account. */
 export type AccountSettings = AccountView['settings'];
 
 type EnvironmentView = AccountView['environments'][number];
@@ -98,7 +97,6 @@ export async function erasesNow(redis: Redis, accountId: string): Promise<boolea
   return (await readDocument(redis, `account:${accountId}`))?.erase === 'now';
 }
 
-/** Adds an environment to an account. */
 export async function addEnvironment(
   redis: Redis,
   accountId: string,

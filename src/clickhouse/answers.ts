@@ -106,7 +106,6 @@ export async function* streamBytes(client: Answering, question: Question): Async
   if (rest.toString('latin1') !== mark) throw new AnswerCutOff();
 }
 
-/** Settles with all bytes that `streamBytes` yields. */
 export function readBytes(client: Answering, question: Question): Promise<Buffer> {
   return collect(streamBytes(client, question));
 }

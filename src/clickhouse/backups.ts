@@ -54,7 +54,6 @@ const tablesOfSecondPart = [keysTable, takenRecordsTable] as const;
 
 const markTable = 'migrations';
 
-/** An earlier backup, and when it began. */
 export type Base = { readonly name: string; readonly beganAt: Date };
 
 /**

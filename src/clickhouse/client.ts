@@ -19,11 +19,9 @@ export type ClickHouseOptions = {
   readonly requestMsMax?: number;
   /** The kind of tables in the database; plain by default. */
   readonly tables?: TableKind;
-  /** The cluster of the replicas. */
   readonly cluster?: string | undefined;
 };
 
-/** The kind of tables in a deployment, and its cluster. */
 export function tablesOf({ clickhouseTables: tables, clickhouseCluster: cluster }: Config) {
   return { tables, cluster };
 }

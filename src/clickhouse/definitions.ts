@@ -11,7 +11,6 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 const MiB = 1024 * 1024;
 
-/** The disks by their names in ClickHouse's configuration. */
 type Disk = 'default' | 'backups';
 
 /** ClickHouse's disk has too little room. Nothing was changed; try again when there is room. */

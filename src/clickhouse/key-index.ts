@@ -27,7 +27,6 @@ import { readTableIds } from './staging.js';
 import { indexNameOf, isRefusedSegment, shardNumberSpacing } from './store.js';
 import { eventIdInRow, storedTable } from './tables.js';
 
-/** The tables whose rows have keys. */
 const sources = [...tables.map(storedTable), 'failed_events'] as const;
 export type KeySource = (typeof sources)[number];
 

@@ -11,7 +11,6 @@ import { goneOwner } from './key-index.js';
 import { keyBytes, type RowKeys } from './row-keys.js';
 import { storedTable } from './tables.js';
 
-/** The owners of the keys of a segment. */
 export type Owners = {
   /** The shard's marker: the index lacks keys of later segments. */
   readonly indexedTo: bigint;
@@ -24,7 +23,6 @@ const foundBytes = keyBytes + 8;
 /** In a row that also has the key's last owner: the offset of that owner's segment. */
 const lastOwnerAt = foundBytes + 6;
 
-/** Looks up keys of rows of a table. */
 export async function lookUpKeys(
   client: ClickHouseClient,
   shard: number,
@@ -82,7 +80,6 @@ function chosen(keys: RowKeys, isChosen: (index: number) => boolean): RowKeys {
 /** What the index says of keys: their owners, and whether their rows are gone. */
 export type Indexed = Owners & { isGone(index: number): boolean };
 
-/** Looks up keys in the index alone. */
 export async function lookUpIndexed(
   client: ClickHouseClient,
   shard: number,

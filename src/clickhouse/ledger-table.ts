@@ -74,7 +74,6 @@ function thisMinute(): number {
 
 const unsureMinutes = 10;
 
-/** Extends the last void of this reason to this minute. */
 export async function extendVoid(client: ClickHouseClient, reason: string, to = thisMinute()): Promise<void> {
   const last = (await readVoids(client)).findLast((each) => each.reason === reason);
   if (last !== undefined && last.to < to) await writeVoid(client, { ...last, to });

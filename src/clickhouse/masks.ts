@@ -32,7 +32,6 @@ export async function maskRows(client: ClickHouseClient, table: string, removal:
   return mutate(client, table, statement, mark, realTime, [...byPartition.keys()]);
 }
 
-/** The bytes of tables, on one server. */
 export function readStoredBytes(client: ClickHouseClient, tables: readonly string[]): Promise<number> {
   return readPartBytes(client, tables, 'active');
 }
@@ -50,7 +49,6 @@ export function readRewrittenBytes(
   );
 }
 
-/** The bytes of the parts that have masked rows. */
 export function readMaskedBytes(
   client: ClickHouseClient,
   tables: readonly string[],
@@ -71,7 +69,6 @@ export async function eraseMasked(client: ClickHouseClient, tables: readonly str
 const eraseMark = 'APPLY DELETED MASK';
 const eraseStatement = (table: string) => `ALTER TABLE ${table} ${eraseMark}`;
 
-/** Erases the rows of a table that are masked now. */
 export async function applyMasks(client: ClickHouseClient, table: string): Promise<void> {
   if ((await readMaskedBytes(client, [table])) === 0) return;
   await mutate(client, table, eraseStatement(table), eraseMark);

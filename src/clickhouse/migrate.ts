@@ -26,7 +26,6 @@ export type Migration = { readonly name: string; readonly sql: string; readonly 
 
 const folder = new URL('./migrations/', import.meta.url);
 
-/** All migrations in their order. */
 export function readMigrations(): Migration[] {
   return readdirSync(folder)
     .filter((file) => file.endsWith('.sql'))
@@ -155,7 +154,6 @@ function definedBy(sql: string): string[] {
 
 type TablesOf = Pick<Replication, 'tables' | 'cluster'>;
 
-/** Fills in what depends on the kind of tables. */
 export function renderSql(sql: string, kind: TablesOf): string {
   return sql
     .replaceAll('{{on_cluster}}', clusterClause(kind))

@@ -16,7 +16,6 @@ import { copyNameOf, shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
 import { takenRecordsTable } from './taken-records.js';
 
-/** Every table that has rows of shards. */
 export const movedTables = [
   ...tables.map(storedTable),
   'failed_events',
@@ -66,7 +65,6 @@ export async function endOwnership(client: ClickHouseClient, shard: number): Pro
   await client.command({ query: `DROP TABLE IF EXISTS ${ownerTable(shard)} SYNC` });
 }
 
-/** The partitions of a table in which the shard has rows, with their number. */
 export async function readPartitions(
   client: ClickHouseClient,
   table: MovedTable,

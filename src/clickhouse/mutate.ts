@@ -10,7 +10,6 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
-/** Which rows a mutation removes. */
 export type Removal = {
   readonly condition: string;
   /** A name that occurs in this mutation's text and in no other's. */

@@ -17,7 +17,6 @@ export type AskOptions = {
   readonly secondsMax?: number;
 };
 
-/** Settles with the rows of a query that reads `namedUsers`. */
 export function askAbout<Row>(
   client: ClickHouseClient,
   users: NamedUsers,

@@ -122,7 +122,6 @@ export function onAllReplicas(client: ClickHouseClient, table: string): string {
   return `clusterAllReplicas('${cluster}', ${isSystem ? table : `${database}.${table}`})`;
 }
 
-/** The name of a connection's database. */
 export function databaseOf(client: ClickHouseClient): string {
   const { database } = replicationOf(client);
   if (database === '') throw new Error('a connection without a database');

@@ -4,7 +4,6 @@
 /** The bytes of an id that distinguish keys, as many as a claim in Redis has. */
 export const keyBytes = 14;
 
-/** The keys of a segment's rows. */
 export type RowKeys = {
   readonly count: number;
   /** The first bytes of each id, one after another. */
@@ -13,7 +12,6 @@ export type RowKeys = {
   readonly rows: readonly number[];
 };
 
-/** Finds the rows that have keys. */
 export function keysOfRows(segment: Buffer): RowKeys {
   const rows: number[] = [];
   let bytes: Buffer = Buffer.allocUnsafe(keyBytes * 256);

@@ -23,7 +23,6 @@ export type AllServers = readonly [ClickHouseClient, ...ClickHouseClient[]];
 
 export type Servers = {
   readonly all: AllServers;
-  /** Whether CLICKHOUSE_URL names only one server. */
   readonly isOne: boolean;
   /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws ShardTableUnknown. */
   table(): ShardTable | undefined;
@@ -46,7 +45,6 @@ export type Servers = {
   readonly compare: RightServers['compare'];
 };
 
-/** The table of shards has not been read yet. */
 export class ShardTableUnknown extends Error {
   constructor() {
     super('it is not known yet which ClickHouse server has which shard');
@@ -193,7 +191,6 @@ export async function reachableClients(primary: ClickHouseClient): Promise<[numb
   return [...servers.all.entries()].filter(([number]) => reachable.has(number));
 }
 
-/** The state of each server. */
 export function checkAll(servers: Servers): Promise<State[]> {
   return Promise.all(servers.all.map((client, index) => checkOrRemember(servers, client, index)));
 }

@@ -58,7 +58,6 @@ export type SetAsideWatch = {
 /** Each count lists the folders of all tables. */
 const everyMs = 10_000;
 
-/** Counts every ten seconds, and sets the gauge. */
 export function watchSetAside(primary: ClickHouseClient): SetAsideWatch {
   let counts: readonly (number | undefined)[] = [];
   const count = async () => {

@@ -24,7 +24,6 @@ const localViews: readonly string[] = [
 type LocalView = {
   readonly name: string;
   readonly select: string;
-  /** The statement that creates it. */
   readonly creation: string;
 };
 

@@ -26,7 +26,6 @@ export async function createStaging(client: ClickHouseClient, staging: string, i
   await changeDefinition(client, [], `CREATE DATABASE ${staging} UUID '${id}'`);
 }
 
-/** The id of a database; undefined if there is none. */
 export async function readDatabaseId(
   client: ClickHouseClient,
   database: string,
@@ -38,7 +37,6 @@ export async function readDatabaseId(
   return row?.id;
 }
 
-/** A restored table, the table that it replaces, and the process that exchanges the two. */
 export type Exchange = {
   readonly table: string;
   /** The id of the restored table. */

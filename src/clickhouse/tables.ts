@@ -62,7 +62,6 @@ export function columnValue(version: TableVersion, row: readonly unknown[], colu
   return row[columnsOf(version).indexOf(column)];
 }
 
-/** A column that all tables have. */
 type RecordColumn = 'app_id' | 'user_id' | 'identity';
 
 export type StoredTable = `stored_${TableName}`;

@@ -95,7 +95,6 @@ export const readySchema = Type.Object({
   }),
 });
 
-/** The answer of the token endpoint. */
 export const tokenSchema = Type.Object({
   access_token: Type.String({
     description: 'Send it as Authorization: Bearer. Valid for at most 60 minutes.',

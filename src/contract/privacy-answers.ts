@@ -12,13 +12,11 @@ const deletionStatus = {
   }),
 };
 
-/** The answer to a submitted deletion. */
 export const deletionSubmittedSchema = Type.Object({
   deletion_request_location: Type.String({ description: 'The URL of its status.' }),
   ...deletionStatus,
 });
 
-/** A deletion that a second person has to confirm. */
 export const deletionProposedSchema = Type.Object({
   status: Type.Literal('awaits_confirmation'),
   proposal_id: Type.String(),
@@ -63,7 +61,6 @@ const statesInWords = Object.entries(deletionStates)
 const whenBackupsEnd =
   'When the last backup that may still hold its users expires, if there is one. A restore deletes them again.';
 
-/** The status of a deletion. */
 export const deletionStatusSchema = Type.Object({
   ...deletionStatus,
   state: Type.Optional(
@@ -325,7 +322,6 @@ function exportedRecord(table: TableName) {
 export const exportFormats = ['ndjson', 'zip'] as const;
 export type ExportFormat = (typeof exportFormats)[number];
 
-/** A line of an export. */
 export const exportLineSchema = Type.Union([
   Type.Object(
     {

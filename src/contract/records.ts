@@ -84,7 +84,6 @@ export const identity = Type.String({
   examples: ['ada@example.com'],
 });
 
-/** One call that sets user properties. */
 export const userPropertiesSchema = Type.Object({
   identity,
   properties: Type.Optional(
@@ -103,7 +102,6 @@ export const userPropertiesSchema = Type.Object({
 });
 export type UserPropertiesInput = Static<typeof userPropertiesSchema>;
 
-/** One identification. */
 export const identifySchema = Type.Object({
   user_id: Type.String({
     description:

@@ -11,7 +11,6 @@ const text = (description: string, example?: string) =>
   Type.Optional(Type.String({ description, ...(example === undefined ? {} : { examples: [example] }) }));
 const object = (description: string) => Type.Optional(Type.Object({}, { description }));
 
-/** One message. */
 export const segmentMessageSchema = Type.Object({
   type: Type.Optional(
     Type.Union(

@@ -35,7 +35,6 @@ export function asUuid(id: string): string {
   return id.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-/** An id that no other event has. */
 export function uniqueEventId(): string {
   increment(idBytes - 1);
   return lastId.toString('latin1');

@@ -77,7 +77,6 @@ export type Mark =
 
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
-  /** The environment of its records. */
   readonly appId: string;
   readonly limits: readonly LimitCheck[];
   /** By record; undefined if none has a mark. Set by its submission. */
@@ -129,7 +128,6 @@ export function recordsBytesMax({ length, rowBytesMax }: Records): number {
   return length * recordDecisionBytesMax + rowBytesMax;
 }
 
-/** Makes records from encoded rows. */
 export function encodedRecords(records: readonly IngestRecord[]): Records {
   let rowBytesMax = 0;
   for (const { row } of records) rowBytesMax += rowEndBytesMax + Buffer.byteLength(row);

@@ -42,7 +42,6 @@ export type Refused = {
 export type Ready = {
   readonly kind: 'ready';
   readonly submission: Submission<LimitedGroup>;
-  /** The number of its records. */
   readonly records: number;
   /** The bad elements of a bulk request, which are left out. */
   readonly errors: readonly ElementError[];
@@ -65,7 +64,6 @@ export type PrepareContext = LimitContext & {
   readonly strictBulk: boolean;
 };
 
-/** Whether a document is a bulk request of this kind. */
 export function isBulk(kind: Pick<RecordKind, 'bulk'>, document: Document): boolean {
   return kind.bulk !== undefined && Object.hasOwn(document.value as object, kind.bulk.field);
 }

@@ -36,7 +36,6 @@ export type RecordKind<T extends Checked = Checked> = {
   readonly encode: (appId: string, checked: T) => IngestRecord;
   /** A faster way to read plain requests, if this kind has one. */
   readonly readPlain?: typeof readPlainEvents;
-  /** The limit of requests with one record. */
   readonly singleLimit: LimitName | undefined;
   /** The field that makes a request a bulk request, with the schema of its list; undefined if this kind has none. */
   readonly bulk: (RecordList & { readonly validator: Validator }) | undefined;

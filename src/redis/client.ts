@@ -18,7 +18,6 @@ export type Redis = Single | Cluster;
 
 type Configured = ReturnType<typeof readRedis>;
 
-/** The address of Redis, from the configuration. */
 export type RedisAddress = Pick<Configured, 'redisUrl' | 'redisCluster'> &
   Partial<Pick<Configured, 'redisSentinels' | 'redisReplicasAck' | 'redisLoss' | 'redisPassword'>>;
 

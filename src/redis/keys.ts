@@ -12,7 +12,6 @@ export function shardTag(shard: number): string {
   return `{s${shard}}`;
 }
 
-/** The shard of an environment. */
 export function shardOf(appId: string, shards: number): number {
   return shards === 1 ? 0 : createHash('sha256').update(appId).digest().readUInt32BE(0) % shards;
 }

@@ -78,7 +78,6 @@ export type Environment = {
   readonly created_at: string;
 };
 
-/** The API keys, or the write keys, of an environment. */
 export type EnvironmentKeys = {
   readonly app_id: string;
   /** The oldest first; API keys may have expired. */
@@ -121,7 +120,6 @@ export type Callback = {
   readonly created_at: string;
 };
 
-/** A key of an environment. */
 export type Key = {
   /** Its name for administrators; unique within its environment. */
   readonly id: string;
@@ -212,7 +210,6 @@ export type KeyOf<Kind extends keyof Documents> = `${Kind}:${string}`;
 
 export const deploymentKey = 'deployment:' as const;
 
-/** The list of backups. */
 export const backupsKey = 'backups:' as const;
 
 export const signingKeyKey = 'signing_key:' as const;

@@ -52,13 +52,11 @@ export type Environments = {
   find(appId: string): Promise<LiveEnvironment | undefined>;
   /** The environment of a write key, whether or not the environment requires one. */
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
-  /** The program that has this key. */
   ofProgramKey(key: string): LiveProgram | undefined;
   /** The environment that a token with this hash may import into now, with the limits of imports. */
   ofImport(hash: string): LiveEnvironment | undefined;
   /** The deployment, once it was read from Redis. It stays available when Redis is emptied. */
   deployment(): Deployment | undefined;
-  /** Whether Redis held the deployment at the last read. */
   isLoaded(): boolean;
   /** Whether Redis answered the last read, and held the deployment. */
   isCurrent(): boolean;

@@ -97,7 +97,6 @@ export function versionAfterLoss({ beganUs }: Loading, known: string): string {
   return String(BigInt(known) < beganUs ? beganUs : BigInt(known) + stateLoads.lostVersionsMax);
 }
 
-/** Divides items into calls of a script. */
 export function inScriptCalls<Item>(
   items: Iterable<Item> | AsyncIterable<Item>,
   bytesOf: (item: Item) => number,

@@ -12,7 +12,6 @@ import { transactionValues } from '../redis/transactions.js';
 import { sharing } from '../wait.js';
 import type { Account, Deployment, DocumentKey, Documents, Environment, KeyOf } from './documents.js';
 
-/** All documents as they were at one version. */
 export type RegistrySnapshot = Readonly<ReturnType<typeof snapshotOf>>;
 
 export type Change = { readonly key: DocumentKey; readonly document: object | undefined };
@@ -175,7 +174,6 @@ export function environmentNamed({ environments }: HasEnvironments, appId: strin
   return environment;
 }
 
-/** The environments of an account. */
 export function environmentsOf({ environments }: HasEnvironments, accountId: string): Environment[] {
   return [...environments.values()].filter(({ account_id }) => account_id === accountId);
 }

@@ -2,7 +2,6 @@
 
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 
-/** Makes a secret that begins with `prefix`. */
 export function newSecret(prefix = ''): string {
   return prefix + randomBytes(32).toString('base64url');
 }

@@ -19,7 +19,6 @@ export function spreadEvenly(shards: number, servers: number): ShardServers {
   return { servers: Array.from({ length: shards }, (_, shard) => shard % servers) };
 }
 
-/** The table of shards that the document describes. */
 export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
   const closed = moves.filter(({ stage }) => stage !== 'remove');
   return {

@@ -114,7 +114,6 @@ export async function followWitness(options: WitnessOptions) {
   };
 }
 
-/** The ClickHouse servers that were set back, by their index. */
 export type Comparison = { readonly setBack: readonly number[] };
 
 /** Compares once, for commands. A server that does not answer is left out. */

@@ -33,7 +33,6 @@ export type Round = Resolved & {
   readonly mayEraseAtOnce: boolean;
 };
 
-/** The same round with only some of its requests. */
 export function requestsOf({ parts, requests }: Resolved, isWanted: (number: number) => boolean): Resolved {
   return { parts, requests: new Map([...requests].filter(([number]) => isWanted(number))) };
 }
@@ -55,7 +54,6 @@ export async function markStarted(
   return requests.map((request) => byId.get(request.deletion_request_id) ?? request);
 }
 
-/** Writes progress into the requests of a round. */
 export async function update(
   { redis }: RoundOptions,
   { requests }: Resolved,

@@ -233,7 +233,6 @@ export function credentialOf({ password, provider }: Person): string | undefined
   return password?.id ?? provider?.id;
 }
 
-/** The people of an account, or all of them, by their addresses. */
 export async function listPeople(redis: Redis, accountId?: string): Promise<PersonView[]> {
   const [{ people }, nowMs] = await Promise.all([readRegistry(redis), readTime(redis)]);
   return [...people.values()]

@@ -18,7 +18,6 @@ export type Attempt = { readonly state: string; readonly nonce: string; readonly
 /** A user of a provider, whatever their address. */
 export type Subject = { readonly issuer: string; readonly subject: string };
 
-/** Whom the provider vouches for. */
 export type Vouched = Subject & {
   readonly email: string;
   readonly role: Role;

@@ -96,7 +96,6 @@ export const signIns = {
   address: { freeMax: 20, spacingMsMax: 4_000 },
 } as const;
 
-/** Single sign-on. */
 export const signOn = {
   /** Refused sign-ins, per minute and network, that get a line in the audit log; the process's log has all of them. */
   refusalsAuditedMax: 20,
@@ -109,7 +108,6 @@ export const signOn = {
 /** How often long work checks whether its caller still has access, besides after every change: access can also expire. */
 export const accessWatch = { askedEveryMs: 5_000 } as const;
 
-/** The audit log. */
 export const audit = {
   /**
    * Lines that may wait for ClickHouse, some 500 bytes each. Above this, and where an account's lines would take more than is left, actions

@@ -41,7 +41,6 @@ export const logs = {
   messageMax: 500,
 } as const;
 
-/** The importer of files. */
 export const imports = {
   /** A longer row of a CSV file is taken for a quote that is never closed. */
   rowCharactersMax: MiB,

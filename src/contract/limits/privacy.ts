@@ -91,7 +91,6 @@ export const certificateChecks = {
   waitingOfAccountMax: 10,
 } as const;
 
-/** Suppressed users. */
 export const suppressions = {
   /** Suppressed names of an account. Measured in Redis: 107 bytes for a user, up to 400 for a name merged with one. */
   namesPerAccountMax: 5_000_000,

@@ -127,7 +127,6 @@ export const browserCaches = {
   segmentSettingsSeconds: 5 * 60,
 } as const;
 
-/** Requests for receipts. */
 export const receipts = {
   keysPerSecondMax: 10_000,
   /** How many are answered at a time in one API process. */

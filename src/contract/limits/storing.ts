@@ -23,7 +23,6 @@ export const commits = {
   deadlineMs: 1_800,
 } as const;
 
-/** Storing a segment in ClickHouse. */
 export const storing = {
   shardsMax: 64,
   /** A segment is sealed at this age: the default of `SEGMENT_AGE_MS_MAX`. */
@@ -58,7 +57,6 @@ export const failedRows = {
   perRetryMax: 100_000,
 } as const;
 
-/** The list of rejected records. */
 export const rejectedRecords = {
   perEnvironmentMax: 100,
   ageMsMax: 7 * 24 * 60 * 60 * 1000,

@@ -3,7 +3,6 @@
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-/** The Event Visualizer. */
 export const visualizer = {
   /** How long a code waits to be entered. */
   waitingMsMax: 10 * 60 * 1000,

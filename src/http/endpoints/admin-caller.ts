@@ -33,7 +33,6 @@ export type AdminCaller = {
   readonly again: () => Promise<AdminCaller | undefined>;
 };
 
-/** Answers a request that is refused. */
 export type Refuse = (exchange: Exchange) => void;
 
 /** `refused` is set at once, so the body is not read; `caller` settles when Redis has answered. */
@@ -180,7 +179,6 @@ export function rolesText(allowed: Allowed): string {
   return `Roles: ${roles.filter((role) => mayDo(role, allowed)).join(', ')}.`;
 }
 
-/** Refuses a request without reading its body. */
 export function refuseUnread(exchange: Exchange, refused: Promise<Refuse>): void {
   withoutBody(exchange);
   exchange.attend(refused.then((refuse) => refuse(exchange)));

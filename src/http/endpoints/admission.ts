@@ -61,7 +61,6 @@ export type Admission = RecordCounts & {
   receive(exchange: Exchange, body: Buffer, owned: boolean): void;
   /** Answers with the reason, and counts it. `fields` are added to the answer. */
   refuse(exchange: Exchange, reason: Rejection, fields?: object): void;
-  /** Refuses a request without a write key. */
   refuseMissingWriteKey(exchange: Exchange, environment: LiveEnvironment): void;
   /** Like `refuse`, and also lists the request as rejected. */
   refuseAndNote(exchange: Exchange, reason: Rejection, admitted: Admitted): void;
@@ -89,7 +88,6 @@ export type AdmissionSteps = DocumentForm & {
   readonly credentialOf?: (exchange: Exchange, value: unknown) => string | Rejection;
   /** Whether an import token lifts limits here; other endpoints ignore it. */
   readonly takesImports?: boolean;
-  /** Continues with an admitted request. */
   readonly proceed: (exchange: Exchange, admitted: Admitted) => void;
   /** Why a request is refused, regardless of its environment. */
   readonly refusalOf?: (received: Received) => Rejection | undefined;
@@ -104,7 +102,6 @@ export const admissionGuard: Guard = {
   refuses: [...bodyGuard.refuses, 'missing_field', 'invalid_type', 'unknown_app_id', 'overloaded', 'unknown'],
 };
 
-/** Makes the admission of one endpoint. */
 export function createAdmission(
   endpoint: EndpointName,
   { environments, ingestion, counts, rejected }: IngestOptions,

@@ -54,7 +54,6 @@ export function ingestRoutes(options: IngestOptions & LargeBodyOptions): Route[]
   ];
 }
 
-/** Makes the handler of the endpoint for records of this kind. */
 function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions & LargeBodyOptions): Handler {
   const { environments } = options;
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;

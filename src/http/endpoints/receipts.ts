@@ -29,7 +29,6 @@ import { needsWriteKey, type WriteAccess, writeKeyChallenge } from './write-acce
 
 export type ReceiptsApiOptions = LargeBodyOptions & {
   readonly environments: Environments;
-  /** Whether the caller has a write key of the environment. */
   readonly hasWriteKey: WriteAccess;
   /** Settles with the receipts of these keys, in the same order. */
   readonly find: (

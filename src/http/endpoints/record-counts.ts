@@ -28,9 +28,7 @@ export type RecordOutcomes = {
 
 export type RecordCounts = {
   countRecords(appId: string, outcomes: RecordOutcomes): void;
-  /** Counts one stored record, the case of most requests. */
   countStored(): void;
-  /** Counts what was refused because of a limit. */
   countLimited(appId: string, limit: string, requests: number, records: number): void;
 };
 

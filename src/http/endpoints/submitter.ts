@@ -22,7 +22,6 @@ export type SubmissionOptions = {
 /** A caller, with the name that the audit log gives the submission. */
 export type Submitter = Caller & {
   readonly actor: Actor;
-  /** The case to which the submission belongs. */
   readonly caseId?: string;
   /** For a person: from how many users on a second person has to confirm. */
   readonly confirmFrom?: number;

@@ -85,7 +85,6 @@ export const userRefusals = [
   'invalid_user_id',
 ] as const satisfies OutcomeCode[];
 
-/** A body that lists users, read by `readDocument`. */
 export const userListGuard: Guard = {
   parameters: bodyGuard.parameters ?? [],
   refuses: [

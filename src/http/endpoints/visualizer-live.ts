@@ -353,7 +353,6 @@ function refuse(page: Page, reason: keyof typeof refusals): void {
   sendAndClose(page, code, { type: 'refused', reason, message });
 }
 
-/** Sends the reason, and closes. */
 function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
   send(page, words);
   page.isClosing = true;

@@ -12,7 +12,6 @@ import { findCaller } from './admin-caller.js';
 export type Watcher = {
   /** The account whose share of the service the pages use; undefined for operators, who have all of it. */
   readonly account: string | undefined;
-  /** Whether their role may watch at all. */
   readonly mayWatch: boolean;
   maySee(appId: string): boolean;
   /** Does `work`, which begins to watch a device, with a line in the audit log. */
@@ -25,7 +24,6 @@ export type FindWatcher = (cookie: string, address: string) => Promise<Watcher |
 export type WatcherOptions = {
   readonly redis: Redis;
   readonly audit: AuditOptions;
-  /** The account of an environment. */
   readonly accountOf: (appId: string) => string | undefined;
 };
 

@@ -11,14 +11,12 @@ import { asUnauthorized } from '../protocol/unauthorized.js';
 /** Whether a request with this Authorization header may do something in the environment. */
 export type WriteAccess = (environment: LiveEnvironment, authorization: string | undefined) => boolean;
 
-/** Makes the check of who may write to an environment. */
 export function createWriteAccess(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
   const hasWriteKey = createKeyCheck(environments);
   return (environment, authorization) =>
     !environment.needsWriteKey || hasWriteKey(environment, authorization);
 }
 
-/** Makes the check of who has a write key of an environment. */
 export function createKeyCheck(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
   // Finding a known header is much faster than decoding and hashing it. The headers of an environment are dropped together with its copy in
   // memory, which is replaced whenever anything in the registry changes.

@@ -57,7 +57,6 @@ export function adminOperation(route: string, doc: AdminDoc, guard: Guard): obje
   );
 }
 
-/** The document of a route of a command. */
 export function commandDoc(
   route: string,
   id: string,

@@ -42,7 +42,6 @@ export function limitText(name: LimitName, what = ''): string {
   return `${`${max} ${what}`.trim()} per ${windowMs / 1000} seconds`;
 }
 
-/** An example of a body. */
 export type Example = {
   readonly summary: string;
   readonly value: unknown;
@@ -52,7 +51,6 @@ export type Example = {
 
 export type Examples = Readonly<Record<string, Example>>;
 
-/** A JSON body of this schema. */
 export function json(schema: object, examples: Examples = {}) {
   const shown = Object.entries(examples).map(([name, { request, ...example }]) => [
     name,
@@ -71,7 +69,6 @@ export type RefusalOptions = {
   readonly examples?: Readonly<Record<number, Examples>>;
 };
 
-/** The header that names the fields that were ignored. */
 export const ignoredHeader = {
   'Sluice-Ignored': {
     description:
@@ -81,7 +78,6 @@ export const ignoredHeader = {
   },
 };
 
-/** The header that counts repeated records. */
 export const repeatsHeader = {
   'Sluice-Repeats': {
     description: 'How many of the records were stored before, under the same keys. Absent if none was.',
@@ -122,14 +118,12 @@ export type Doc = {
   /** The content of its body, by type. */
   readonly body?: object;
   readonly isBodyOptional?: boolean;
-  /** Its answers, by status. */
   readonly answers: Readonly<Record<string | number, object>>;
   /** The reasons for which it refuses requests that its guards let through. */
   readonly refuses?: readonly OutcomeCode[];
   readonly refusal?: RefusalOptions;
 };
 
-/** The operation of a route behind these guards. */
 export function operation(doc: Doc, ...guards: readonly Guard[]): object {
   const { id, tag, summary, description, version, body, answers, refuses = [], refusal = {} } = doc;
   const codes = [...guards.flatMap((guard) => guard.refuses), ...refuses];
@@ -155,12 +149,10 @@ export function operation(doc: Doc, ...guards: readonly Guard[]): object {
   };
 }
 
-/** Documents of routes under one tag, behind the same guards. */
 export function documents(tag: string, ...guards: readonly Guard[]) {
   return (doc: Omit<Doc, 'tag'>): object => operation({ ...doc, tag }, ...guards);
 }
 
-/** A parameter in a path. */
 export function inPath(name: string, example?: string): object {
   return { name, in: 'path', required: true, schema: { type: 'string' }, ...(example && { example }) };
 }

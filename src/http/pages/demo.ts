@@ -26,7 +26,6 @@ export type DemoOptions = {
   readonly adminPort: number;
   /** The demo account, with its Main Production environment first; undefined if there is none. */
   readonly account: () => Promise<DemoAccount | undefined>;
-  /** The account of an environment. */
   readonly accountOf: (appId: string) => string | undefined;
   readonly readArrived: (query: ArrivedQuery) => Promise<Arrived>;
   /** The folder in which the build puts the page. */

@@ -331,7 +331,6 @@ export class Exchange {
     this.#headers = [...this.#headers, [name, value]];
   }
 
-  /** Answers 200 `{}`. */
   ok(): void {
     // Libraries recognise the service by this answer: `isAcknowledgement`.
     this.reply(200, '{}');

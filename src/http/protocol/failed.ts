@@ -8,7 +8,6 @@ import { isOwnFault } from './fault.js';
 
 export type Failing = {
   readonly log: Log;
-  /** What has failed, for the log. */
   readonly what: string;
   /** The answer when Redis, ClickHouse or the network fails. It says whether something may have been stored. */
   readonly otherwise: Rejection;

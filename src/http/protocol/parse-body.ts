@@ -9,7 +9,6 @@ import { bodyBuffers } from '../../spare-buffers.js';
 import type { Exchange } from './exchange.js';
 import { withResult } from './slices.js';
 
-/** What the document of an endpoint may contain. */
 export type DocumentForm = {
   /** How many records a request may have, and in which field. */
   readonly list: RecordList | undefined;

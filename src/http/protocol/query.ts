@@ -3,7 +3,6 @@
 
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 
-/** The parameters of a query, or the reason to refuse it. */
 export function readParameters(query: string): URLSearchParams | Rejection {
   return isText(query)
     ? new URLSearchParams(query)

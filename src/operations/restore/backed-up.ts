@@ -23,7 +23,6 @@ export type BackedUp = {
   readonly entry: Backup | undefined;
 };
 
-/** Reads it from the restored tables. */
 export async function readBackedUp({ restored, name }: Restore): Promise<BackedUp> {
   const { documents } = await readMirror(restored[0]);
   const read = <Kind extends keyof Documents>(key: KeyOf<Kind>): Documents[Kind] | undefined =>

@@ -25,7 +25,6 @@ export type Restore = {
   readonly load: () => Promise<unknown>;
 };
 
-/** A restore that has created its staging databases. */
 export type Begun = Restore & {
   /** The id of the staging databases. */
   readonly id: string;
@@ -35,7 +34,6 @@ export type Begun = Restore & {
   readonly epoch: string;
 };
 
-/** A restore whose plan is recorded. */
 export type Planned = Begun & { readonly plan: Plan };
 
 export class AnotherRestore extends BackupFailed {

@@ -36,7 +36,6 @@ export function textOf({ isDone: _, ...plan }: Plan): string {
   return JSON.stringify(plan);
 }
 
-/** The database in which a backup is restored. */
 export function stagingOf(database: string): string {
   return `${database}_restore`;
 }

@@ -100,7 +100,6 @@ async function deleteSince({ context, name, restored }: Restore, { entry }: Back
   return deleteFromOlderData(redis, restored, (request) => knowsAll || isInBackup(request));
 }
 
-/** The requests that are complete in the backup. */
 async function readCompleteIds(primary: ClickHouseClient): Promise<ReadonlySet<string>> {
   const rows = await readRows<{ request_id: string }>(primary, {
     query: `SELECT request_id FROM deletion_requests GROUP BY request_id

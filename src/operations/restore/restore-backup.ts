@@ -142,7 +142,6 @@ async function loadIfEmpty({ context, load }: Restore): Promise<string> {
   return readEpoch(context.redis);
 }
 
-/** Whether ClickHouse has documents of a deployment. */
 async function isKnown({ clickhouse }: AdminContext): Promise<boolean> {
   return Object.keys((await readMirror(clickhouse)).documents).length > 0;
 }

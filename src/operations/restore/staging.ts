@@ -34,7 +34,6 @@ import { forgetPlan } from './prepare.js';
 export type Found = {
   /** The id of each server's staging database; undefined where there is none. */
   readonly ids: readonly (string | undefined)[];
-  /** The plan in Redis. */
   readonly planInRedis: string | null;
 };
 

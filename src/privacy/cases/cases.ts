@@ -18,7 +18,6 @@ export const caseActions = {
   reopen: 'reopen_case',
 } as const;
 
-/** The actions that count as work on a case. */
 const workActions = [
   'preview_deletion',
   'propose_deletion',

@@ -17,7 +17,6 @@ export type CallOptions = {
   readonly nowMs?: () => number;
 };
 
-/** The options of calls. `allowed`: CALLBACK_ALLOW. */
 export function callOptionsOf(allowed: readonly string[]): CallOptions {
   return { isAllowed: createAddressCheck(allowed), resolve: createResolve(allowed) };
 }
@@ -29,10 +28,8 @@ export type CallError =
   | 'connection_failed'
   | 'no_answer_in_time';
 
-/** The status that was answered, or why there was no answer. */
 export type CallResult = { readonly answer: number } | { readonly error: CallError };
 
-/** The progress of the callback of a complete request. */
 export type CallbackProgress = {
   /** `failed`: it was tried for a day, or the account no longer wants calls. */
   readonly state: 'pending' | 'delivered' | 'failed';
@@ -42,7 +39,6 @@ export type CallbackProgress = {
 
 export type CallbackTry = { readonly at: string } & (CallResult | { readonly error: 'callback_removed' });
 
-/** Whether the receiver has accepted the call. */
 export function isAccepted(result: CallResult): boolean {
   return 'answer' in result && result.answer >= 200 && result.answer < 300;
 }

@@ -28,7 +28,6 @@ export type ChosenRequests = {
   readonly requests: readonly DeletionRequest[];
   /** The chosen requests of refused accounts, by account: no other request shares a mutation with them. */
   readonly refusedBefore: readonly (readonly DeletionRequest[])[];
-  /** The environments of all accounts. */
   readonly environments: readonly Environment[];
   /** No requests were chosen: all of them wait for an unreachable server or for the move of a shard. */
   readonly waitsForServers: boolean;

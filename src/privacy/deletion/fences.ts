@@ -8,7 +8,6 @@ import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { untilTrue } from '../../wait.js';
 
-/** The Redis of a deployment. */
 export type Fenced = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
 /**

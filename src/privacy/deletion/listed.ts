@@ -28,7 +28,6 @@ const placesOfAccountMin = 10;
 const cursorForm = /^\d{14} [0-9a-f-]{36}( [0-9a-f-]{36})?$/;
 const placeLength = 14 + 1 + 36;
 
-/** Whether a text can be a cursor. */
 export function isListCursor(text: string): boolean {
   return cursorForm.test(text);
 }

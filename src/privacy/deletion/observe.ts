@@ -13,7 +13,6 @@ import type { Redis } from '../../redis/client.js';
 import { observeHidden, observePending, readLostMembers } from './request.js';
 import { userTables } from './user-tables.js';
 
-/** Sets the gauges of deletions from Redis. */
 export async function observeDeletions(redis: Redis): Promise<void> {
   const [pending, hidden, lost] = await Promise.all([
     observePending(redis),

@@ -30,7 +30,6 @@ export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
 
 export type Previews = ReturnType<typeof createPreviews>;
 
-/** The previews of one process. */
 export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax) {
   const places = createPlaces(previews.places);
   return {

@@ -47,7 +47,6 @@ export async function keepReferences(
   await insertRows(clickhouse, 'deletion_references', values);
 }
 
-/** Loads the references into an emptied Redis. */
 export async function restoreReferences(clickhouse: ClickHouseClient, loading: Loading): Promise<void> {
   for await (const call of inScriptCalls(readReferences(clickhouse), () => 200))
     await loading.write(

@@ -45,7 +45,6 @@ export async function findReachedUsers(
   return new Set(open);
 }
 
-/** Fills the tables of keys with the users of all requests except these. */
 export async function fillKeysWithout(
   client: ClickHouseClient,
   tables: RoundTables,

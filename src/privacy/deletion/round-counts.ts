@@ -83,7 +83,6 @@ export async function readFoundRows(
 }
 
 export type NamedUser = {
-  /** The number of the request. */
   readonly request: number;
   readonly place: number;
   readonly target: Target;

@@ -10,7 +10,6 @@ export function accountOf(tables: RoundTables): string {
   return ofEnvironment(tables, 'account_id', "''");
 }
 
-/** SQL for the shard of a row. */
 export function shardOfRow(tables: RoundTables): string {
   return ofEnvironment(tables, 'shard', 'toUInt16(0)');
 }

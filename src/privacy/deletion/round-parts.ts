@@ -17,7 +17,6 @@ import {
   recordSizes,
 } from './round-tables.js';
 
-/** The part of a round on one server. */
 export type RoundPart = {
   readonly client: ClickHouseClient;
   readonly tables: RoundTables;

@@ -33,14 +33,12 @@ export type RoundRequest = {
   readonly resolved: boolean;
 };
 
-/** An environment of an account with requests in the round. */
 export type RoundEnvironment = {
   readonly appId: string;
   readonly accountId: string;
   readonly shard: number;
 };
 
-/** A request as its round deletes its users. */
 export function requestOfRound(
   { deletion_request_id, account_id, fences }: DeletionRequest,
   shards: number,
@@ -61,7 +59,6 @@ export function environmentOfRound(
   return { appId: app_id, accountId: account_id, shard: shardOf(app_id, shards) };
 }
 
-/** The tables of a round, with their columns. */
 const structures = {
   requests: ['request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8'],
   environments: ['app_id String, account_id String, shard UInt16', { lookUp: 'app_id' }],
@@ -95,7 +92,6 @@ const structures = {
 
 type TableOfRound = keyof typeof structures;
 
-/** The names of these tables. */
 export type RoundTables = Readonly<Record<TableOfRound, string>> & {
   /** Whether the tables are on the disks of all replicas, rather than in the memory of one server. */
   readonly areOnDisk: boolean;
@@ -105,7 +101,6 @@ export type RoundTables = Readonly<Record<TableOfRound, string>> & {
   readonly sizes: Map<string, number>;
 };
 
-/** Begins the names of all tables of rounds. */
 export const namePrefix = 'deletion_round_';
 /** Begins the names of the tables of previews, which no round drops. */
 export const previewPrefix = 'deletion_preview_';

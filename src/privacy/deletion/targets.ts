@@ -37,7 +37,6 @@ const oneOfThem = 'Exactly one of identity, user_id and anonymous_id must be giv
 const validator = Compile(deletionSchema);
 const lookupValidator = Compile(lookupSchema);
 
-/** The submission in a document, or the reason to refuse it. */
 export function readSubmission(document: Document): Submission | Rejection {
   const targets = readUsers(validator, document);
   if ('code' in targets) return targets;

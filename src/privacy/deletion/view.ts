@@ -3,7 +3,6 @@
 import { deletionStates } from '../../contract/deletion-states.js';
 import type { DeletionRequest } from './request.js';
 
-/** The status of a request, as `deletionStatusSchema` describes it. */
 export function statusOf(request: DeletionRequest): object {
   const { status, state, submitted_at, reference, hidden_at } = request;
   return {

@@ -59,7 +59,6 @@ export function createDownloads(
       running.add(download);
       return download;
     },
-    /** Aborts all downloads. */
     close: () => {
       for (const { abort } of running) abort();
     },

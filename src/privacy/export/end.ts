@@ -46,7 +46,6 @@ type Named = {
   /** By account and user. */
   readonly exportsOf: Map<string, string[]>;
   readonly earlier: Map<string, ReadonlySet<string>>;
-  /** The accounts of deletions and exports. */
   readonly accountOf: Map<string, string>;
   readonly deletionIds: string[];
 };

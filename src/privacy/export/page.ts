@@ -11,7 +11,6 @@ export type PageOptions = {
   readonly number: number;
   /** Writes times as the reader wants them. */
   readonly times: Times;
-  /** The names of environments by app_id. */
   readonly environments: ReadonlyMap<string, string>;
   /** Names of files beside the page. */
   readonly links: {

@@ -91,7 +91,6 @@ export async function* readUsersRecords(
   }
 }
 
-/** The part of an export on one server. */
 type Part = { readonly client: ClickHouseClient; readonly tables: RoundTables; readonly reached: string };
 
 /** Creates the tables and resolves the named users to merged ones. */

@@ -17,7 +17,6 @@ export async function secondsOverdue(redis: Redis): Promise<number> {
   return due === null ? 0 : Math.max(0, Number(seconds) - Number(due));
 }
 
-/** Sets the gauge of retention from Redis. */
 export async function observeRetention(redis: Redis): Promise<void> {
   retentionUnfinishedSeconds.set(await secondsOverdue(redis));
 }

@@ -121,7 +121,6 @@ export async function findExpiredUsers(
   return users;
 }
 
-/** SQL for the merged users of rows, as merged by these identifications. */
 function mergedBy(rowsOfIdentifications: string) {
   const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
     FROM (${rowsOfIdentifications}) GROUP BY app_id, user_id`;
@@ -152,7 +151,6 @@ export async function endRuns(client: ClickHouseClient): Promise<void> {
   await killMutations(client, namePrefix);
 }
 
-/** The predicate of the expired rows of a table. */
 export function expiredPredicate(
   table: UserTable,
   retained: readonly Retained[],
@@ -170,7 +168,6 @@ export function expiredPredicate(
   return `${isOver} AND ${nameOfRow} IN ${names} AND ${isMarked}`;
 }
 
-/** How many rows have expired, by environment. */
 export async function countExpired(
   client: ClickHouseClient,
   table: UserTable,

@@ -19,7 +19,6 @@ export function moveJoins(options: ChangeOptions, shards: Iterable<number>): Pro
   return move(options, shards, Number.POSITIVE_INFINITY);
 }
 
-/** Moves some of the joined users of every shard. */
 export function moveSomeJoins(options: ChangeOptions): Promise<number> {
   const shards = Array.from({ length: options.shards }, (_, shard) => shard);
   return move(options, shards, 1);

@@ -54,7 +54,6 @@ export function textOfHash(hashed: SipHash): NameText {
   return words.toString('base64url');
 }
 
-/** A name that applies in one environment. */
 export function inEnvironment(name: NameText, appId: string): NameText {
   return `${name}@${appId}`;
 }

@@ -206,7 +206,6 @@ function viewOf(account: OfAccount, accountId: string, appId: string): Suppresse
   return view;
 }
 
-/** The users whose names are in a set, under this scope or under 0. */
 export function usersOfSet(
   hasher: NameHasher,
   names: NameSet,

@@ -1,7 +1,6 @@
 // A line of the audit log, as Redis keeps it and ClickHouse stores it.
 
 export type Actor = {
-  /** The kind of access: ADMIN_TOKEN, a shell on the machine, an API key, a program's key, or a person's console session. */
   readonly kind: 'admin_token' | 'command_line' | 'api_key' | 'program_key' | 'person';
   /** Who has it: the first digits of the token's hash, the user on the machine, the key's id, or the e-mail address. Never a secret. */
   readonly name: string;
