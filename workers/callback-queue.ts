@@ -18,9 +18,6 @@ export type CallbackWork = ServedQueue & {
   readonly addDue: () => Promise<void>;
 };
 
-/** A call failed; BullMQ tries the job again. */
-class CallFailed extends Error {}
-
 /** Starts to make the calls. */
 export function serveCallbacks(context: WorkerContext): CallbackWork {
   const { redis, config, crash } = context;
@@ -40,7 +37,8 @@ export function serveCallbacks(context: WorkerContext): CallbackWork {
       await job.moveToDelayed(Date.now() + busyMs, jobLock);
       throw new DelayedError();
     }
-    if (outcome === 'due') throw new CallFailed('the callback was not accepted');
+    // BullMQ tries the job again.
+    if (outcome === 'due') throw new Error('the callback was not accepted');
   };
   const options = {
     concurrency: callbackJobs.places.atOnceMax,

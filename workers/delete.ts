@@ -41,7 +41,7 @@ import {
   mayEraseAtOnce,
   resumeAfterCrash,
 } from './erase.js';
-import { countReached } from './round/count.js';
+import { countReached, verify } from './round/count.js';
 import { complete, finish, markHidden } from './round/finish.js';
 import { removeFrom } from './round/remove.js';
 import { resolve } from './round/resolve.js';
@@ -54,7 +54,6 @@ import {
   requestsOf,
   update,
 } from './round/round.js';
-import { verify } from './round/verify.js';
 
 /**
  * Runs a round. Settles with the number of requests that it completed. Rejects when ClickHouse or Redis fails, after writing the

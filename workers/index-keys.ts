@@ -23,12 +23,8 @@ import type { WorkerContext } from './context.js';
 
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;
 
-/** The index was exchanged or lost while keys were added to it, or its shard was moved: begin again. */
-class IndexReplaced extends Error {
-  constructor() {
-    super('the index of keys was exchanged or moved meanwhile');
-  }
-}
+/** Keys were added to an index that is no longer the one of the shard: the next call begins again. */
+const replaced = 'the index of keys was exchanged or moved meanwhile';
 
 /**
  * Extends the index of a shard up to the oldest segment that is not stored yet, and continues a rebuild. Settles with the segment
@@ -58,7 +54,7 @@ async function readMarker({ redis, clickhouse }: IndexOptions, shard: number): P
 
 async function addStep(clickhouse: ClickHouseClient, shard: number, from: string, to: string): Promise<void> {
   await addKeys(clickhouse, shard, from, to).catch((error: unknown) => {
-    throw isRefusedSegment(error) ? new IndexReplaced() : error;
+    throw isRefusedSegment(error) ? new Error(replaced) : error;
   });
 }
 
@@ -68,7 +64,7 @@ async function mark(
   marker: Marker,
   during: string | undefined,
 ): Promise<void> {
-  if (!(await writeMarker(clickhouse, shard, marker, during, indexNameOf(shard)))) throw new IndexReplaced();
+  if (!(await writeMarker(clickhouse, shard, marker, during, indexNameOf(shard)))) throw new Error(replaced);
 }
 
 async function extend(

@@ -11,6 +11,9 @@ import {
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
+import { adminRoutes } from '../src/http/endpoints/admin.js';
+import { healthRoutes } from '../src/http/endpoints/health.js';
+import { listen, PortTaken } from '../src/http/protocol/server.js';
 import { createLog } from '../src/log.js';
 import { processRegistry, watchProcess } from '../src/metrics.js';
 import { warnOfPredictableHashes } from '../src/node-hashes.js';
@@ -22,7 +25,6 @@ import { exitAfter, followShardTable } from '../src/registry/shard-servers.js';
 import { followWitness } from '../src/registry/witness.js';
 import { stopRequested } from '../src/stop.js';
 import type { WorkerContext } from './context.js';
-import { PortTaken, serveHealth } from './health.js';
 import { waitForDeployment } from './wait-for-deployment.js';
 import { startWork } from './work.js';
 
@@ -42,7 +44,12 @@ watchProcess('worker');
 warnOfPredictableHashes(log);
 let working = false;
 let serversWatch: ServersWatch | undefined;
-function missing(): string[] {
+function readiness() {
+  const missing = whatIsMissing();
+  return { ready: missing.length === 0, missing };
+}
+
+function whatIsMissing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
   if (!working) return ['state: run "npm run admin -- restore" or start again'];
@@ -57,18 +64,16 @@ function missing(): string[] {
 
 /** A worker with its own port serves its metrics itself; otherwise the API process of its host does. */
 const servesMetrics = config.workerAdminPort !== 0;
-const stopHealth = servesMetrics
-  ? await serveHealth({
-      host: config.host,
-      port: config.workerAdminPort,
-      missing,
-      metrics: () => processRegistry.metrics(),
-    }).catch((error: unknown) => {
+if (servesMetrics) {
+  const routes = [...healthRoutes(readiness), ...adminRoutes(() => processRegistry.metrics(), log)];
+  await listen(config.host, config.workerAdminPort, 'WORKER_ADMIN_PORT', false, routes, log).catch(
+    (error: unknown) => {
       if (!(error instanceof PortTaken)) throw error;
       process.stderr.write(`sluice: ${error.message}\n`);
       process.exit(1);
-    })
-  : undefined;
+    },
+  );
+}
 
 const deployment = await waitForDeployment(redis, clickhouse, () => stopping, log).catch(exitAfter);
 if (deployment === undefined) process.exit(0);
@@ -94,7 +99,6 @@ const bound = new Promise((resolve) => setTimeout(resolve, takeovers.stopMsMax).
 await Promise.race([work.stop(), bound]);
 await stopSharingMetrics?.();
 await stopAnnouncing();
-stopHealth?.();
 stopFollowingShards();
 witness.close();
 serversWatch.close();

@@ -3,21 +3,15 @@
 
 import { insertTokens } from '../src/tuning.js';
 
-/** A worker's check is too old to rely on for an insert. The job is tried again, with a new check. */
-export class MarkerCheckTooOld extends Error {
-  constructor(ms: number) {
-    super(`the check of what is stored is ${Math.round(ms / 1000)} s old: check again`);
-  }
-}
-
 /**
- * Call it before the check. The returned function throws MarkerCheckTooOld if it is called too late. The clock that advanced
+ * Call it before the check. The returned function throws if it is called too late: the job is tried again, with a new check. The clock that advanced
  * further counts: the monotonic one stops while a machine is suspended, and the wall clock may be set back.
  */
 export function beginMarkerCheck(): () => void {
   const [monotonicMs, wallMs] = [performance.now(), Date.now()];
   return () => {
     const ms = Math.max(performance.now() - monotonicMs, Date.now() - wallMs);
-    if (ms > insertTokens.markerCheckMsMax) throw new MarkerCheckTooOld(ms);
+    if (ms > insertTokens.markerCheckMsMax)
+      throw new Error(`the check of what is stored is ${Math.round(ms / 1000)} s old: check again`);
   };
 }

@@ -1,7 +1,7 @@
 // What a worker does for one shard: its ticks, its store jobs and its upkeep. Workers take turns at ticks, so one that is killed or
 // stopped does not hold them up.
 
-import { ClickHouseSetBack, ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
+import { ClickHouseSetBack, serversOf } from '../src/clickhouse/servers.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
 import { type Segment, shardKeys } from '../src/redis/keys.js';
 import { createCompressor } from './compress-waiting.js';
@@ -30,7 +30,8 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
   /** Throws while the shard is being moved or its server has been set back: its segments wait. */
   const clickhouseNow = () => {
     if (isSetBack()) throw new ClickHouseSetBack([servers.numberOf(shard)]);
-    if (servers.isMoving(shard)) throw new ShardIsMoving(shard);
+    if (servers.isMoving(shard))
+      throw new Error(`shard ${shard} is being moved to another ClickHouse server`);
     return servers.ofShard(shard);
   };
   const store = async (segment: Segment, skipsFirstCheck = false) =>

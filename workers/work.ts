@@ -3,7 +3,7 @@
 
 import { checkIfDue } from '../src/insights/ledger/schedule.js';
 import { writeMinutes } from '../src/insights/ledger/write.js';
-import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
+import { rewriteAppendOnlyFileIfWanted } from '../src/redis/deleted-data.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { repeat } from '../src/repeat.js';

@@ -19,7 +19,6 @@ import {
   readRegistry,
 } from '../registry/registry.js';
 import { hashSecret, newSecret } from '../registry/secrets.js';
-import { outgrows } from './account-size.js';
 
 type AccountView = AdministrationAnswers['listAccounts'][number];
 
@@ -246,14 +245,6 @@ export function checkBelonging(who: string, role: Role, accountId: string | unde
     throw new AdministrationError(`a ${who} with the role ${role} needs an account`);
 }
 
-/** Refuses changes that would make an account's settings and keys too large. */
-export function checkSize(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): void {
-  if (outgrows(snapshot, accountId, changes))
-    throw new AdministrationError(
-      `the environments, settings and keys of an account can take ${administration.accountBytesMax / 2 ** 20} MiB: remove some first`,
-    );
-}
-
 function newEnvironment(
   taken: ReadonlyMap<string, unknown>,
   accountId: string,
@@ -325,4 +316,44 @@ export function settingsOf({ due_days, erase, confirm_from, second_factor }: Acc
 
 function viewEnvironment({ app_id, name, main }: Environment): EnvironmentView {
   return { app_id, name, main };
+}
+
+/**
+ * Refuses changes that make an account's documents grow above their bound: every API process reads all of the registry again after each
+ * change, so a large account would slow down the requests of all others. An account above the bound keeps what it has.
+ */
+export function checkSize(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): void {
+  const documents = documentsOf(snapshot, accountId);
+  const growth = changes.reduce(
+    (sum, { key, document }) => sum + bytesOf(document) - bytesOf(documents.get(key)),
+    0,
+  );
+  if (growth <= 0) return;
+  const before = [...documents.values()].reduce<number>((sum, document) => sum + bytesOf(document), 0);
+  if (before + growth > administration.accountBytesMax)
+    throw new AdministrationError(
+      `the environments, settings and keys of an account can take ${administration.accountBytesMax / 2 ** 20} MiB: remove some first`,
+    );
+}
+
+/** The documents of an account, by their keys; without its people, whose number is limited. */
+function documentsOf(snapshot: RegistrySnapshot, accountId: string): Map<string, object | undefined> {
+  const { accounts, apiKeys, writeKeys, programKeys, callbacks } = snapshot;
+  return new Map<string, object | undefined>([
+    [`account:${accountId}`, accounts.get(accountId)],
+    [`callback:${accountId}`, callbacks.get(accountId)],
+    [`program_keys:${accountId}`, programKeys.get(accountId)],
+    ...environmentsOf(snapshot, accountId).flatMap((environment): [string, object | undefined][] => {
+      const { app_id } = environment;
+      return [
+        [`environment:${app_id}`, environment],
+        [`api_key:${app_id}`, apiKeys.get(app_id)],
+        [`write_keys:${app_id}`, writeKeys.get(app_id)],
+      ];
+    }),
+  ]);
+}
+
+function bytesOf(document: object | undefined): number {
+  return document === undefined ? 0 : Buffer.byteLength(JSON.stringify(document));
 }

@@ -8,7 +8,6 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { DocumentKey, EnvironmentKeys, Key, KeyUse } from '../registry/documents.js';
-import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   type Change,
   changeRegistry,
@@ -17,6 +16,7 @@ import {
   readRegistry,
   readTime,
 } from '../registry/registry.js';
+import { checkNewKey, type KeyForm, newKey } from '../registry/secrets.js';
 import { checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slk_', id: 'ak_' };

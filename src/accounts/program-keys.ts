@@ -7,7 +7,6 @@ import { AdministrationError } from '../contract/errors.js';
 import type { Role } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import type { ProgramKey, ProgramKeys } from '../registry/documents.js';
-import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   accountNamed,
   type Change,
@@ -15,6 +14,7 @@ import {
   type RegistrySnapshot,
   readRegistry,
 } from '../registry/registry.js';
+import { checkNewKey, type KeyForm, newKey } from '../registry/secrets.js';
 import { checkBelonging, checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slp_', id: 'pk_' };

@@ -5,7 +5,6 @@ import type { AdministrationAnswers } from '../contract/administration-answers.j
 import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
 import type { EnvironmentKeys, Key } from '../registry/documents.js';
-import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   type Change,
   changeRegistry,
@@ -13,6 +12,7 @@ import {
   type RegistrySnapshot,
   readRegistry,
 } from '../registry/registry.js';
+import { checkNewKey, type KeyForm, newKey } from '../registry/secrets.js';
 import { checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slw_', id: 'wk_' };

@@ -4,9 +4,8 @@ import { AdministrationError } from '../contract/errors.js';
 import { userExports } from '../contract/limits.js';
 import type { AdminContext } from '../operations/context.js';
 import type { Target } from '../privacy/deletion/targets.js';
-import { readExportTargets } from '../privacy/export/input.js';
 import { isComplete, listExports, readExport } from '../privacy/export/request.js';
-import { submitExport } from '../privacy/export/submit.js';
+import { readExportTargets, submitExport } from '../privacy/export/submit.js';
 import { accountNamed, readLoadedRegistry } from '../registry/registry.js';
 
 /** The users that a request lists. Throws AdministrationError if they are more than an export takes, or not valid. */

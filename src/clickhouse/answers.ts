@@ -174,3 +174,8 @@ const brace = 0x7b;
 const closingBrace = 0x7d;
 const bracket = 0x5b;
 const closingBracket = 0x5d;
+
+/** An expression for a time as text in UTC, such as 2026-01-31T12:00:00.000Z. */
+export function isoTime(time: string): string {
+  return `concat(replaceOne(toString(toTimeZone(${time}, 'UTC')), ' ', 'T'), 'Z')`;
+}

@@ -211,3 +211,6 @@ export async function drain(stream: NodeJS.ReadableStream): Promise<void> {
     // Discarded.
   }
 }
+
+/** Settings of every statement that removes tables, partitions or rows: without them ClickHouse refuses to remove more than 50 GB. */
+export const anySize = { max_table_size_to_drop: '0', max_partition_size_to_drop: '0' } as const;

@@ -95,3 +95,5 @@ async function assertWritten(client: ClickHouseClient, changed: readonly string[
   if (lost.length > 0)
     throw new DefinitionLost(`ClickHouse's file with the definition of ${lost.join(', ')} cannot be read`);
 }
+
+export class MigrationError extends Error {}

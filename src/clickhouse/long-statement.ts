@@ -11,30 +11,23 @@ import { type ClickHouseClient, patientOf } from './client.js';
 import { createProgressDeadline, realTime, type Time } from './progress-deadline.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 
-export class StandsStill extends Error {
-  constructor() {
-    super('a ClickHouse statement made no progress and was ended');
-  }
-}
-
 type Statement = Pick<
   Parameters<ClickHouseClient['command']>[0],
   'query' | 'query_params' | 'clickhouse_settings'
 >;
 
-/** Runs a statement. Rejects with StandsStill. */
+/** Runs a statement. Rejects, like all of these, once it makes no progress. */
 export async function commandLong(client: ClickHouseClient, statement: Statement): Promise<void> {
   await whileItProgresses(client, (patient, handles) => patient.command({ ...statement, ...handles }));
 }
 
-/** Settles with the rows of a query. Rejects with StandsStill. */
 export async function readLong<Row>(client: ClickHouseClient, statement: Statement): Promise<Row[]> {
   return whileItProgresses(client, (patient, handles) =>
     readRows<Row>(patient, { ...statement, ...handles }),
   );
 }
 
-/** Settles with the row of a query that has exactly one. Rejects with StandsStill. */
+/** For a query that has exactly one row. */
 export async function readRowLong<Row>(client: ClickHouseClient, statement: Statement): Promise<Row> {
   return whileItProgresses(client, (patient, handles) => readRow<Row>(patient, { ...statement, ...handles }));
 }
@@ -48,7 +41,7 @@ const checkEveryMs = 5_000;
 /** Checking progress and ending a statement must not wait for an unreachable ClickHouse. */
 const answerMsMax = 5_000;
 
-/** Settles as `run` does, which sends one statement. Rejects with StandsStill when the statement was ended. */
+/** Settles as `run` does, which sends one statement. */
 export async function whileItProgresses<Result>(
   client: ClickHouseClient,
   run: (patient: ClickHouseClient, handles: Handles) => Promise<Result>,
@@ -80,7 +73,7 @@ async function watch(
     const sign = await readProgress(client, queryId);
     if (done.aborted || !standsStill(sign)) continue;
     await kill(client, 'query_id = {queryId:String}', { queryId });
-    throw new StandsStill();
+    throw new Error('a ClickHouse statement made no progress and was ended');
   }
 }
 

@@ -14,8 +14,7 @@ import {
   faultCodes,
   insertRows,
 } from './client.js';
-import { changeDefinition, createUnlessThere } from './definitions.js';
-import { MigrationError } from './migration-error.js';
+import { changeDefinition, createUnlessThere, MigrationError } from './definitions.js';
 import { clusterClause, databaseOf, engineOf, type Replication } from './replication.js';
 import { createScratchDatabase } from './scratch.js';
 import { numberServers } from './server-numbers.js';

@@ -5,8 +5,7 @@
 // data, and equal on every replica before they are read; dropping them removes their parts.
 
 import { readRows } from './answers.js';
-import { anySize } from './any-size.js';
-import { type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
+import { anySize, type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
 import { changeDefinition, createUnlessThere, DefinitionLost } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';

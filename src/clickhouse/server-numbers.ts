@@ -4,8 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Answering, readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
-import { createUnlessThere } from './definitions.js';
-import { MigrationError } from './migration-error.js';
+import { createUnlessThere, MigrationError } from './definitions.js';
 import { databaseOf } from './replication.js';
 
 export type ServerNumber = { readonly number: number; readonly deployment: string };

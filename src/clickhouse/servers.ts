@@ -24,7 +24,7 @@ export type AllServers = readonly [ClickHouseClient, ...ClickHouseClient[]];
 export type Servers = {
   readonly all: AllServers;
   readonly isOne: boolean;
-  /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws ShardTableUnknown. */
+  /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws until it was read. */
   table(): ShardTable | undefined;
   setTable(table: ShardTable): void;
   /** Sets which deployment Redis has: servers of another one are refused. */
@@ -45,21 +45,9 @@ export type Servers = {
   readonly compare: RightServers['compare'];
 };
 
-export class ShardTableUnknown extends Error {
-  constructor() {
-    super('it is not known yet which ClickHouse server has which shard');
-  }
-}
-
 /** CLICKHOUSE_URL of this process does not name the server that has a shard. */
 export class ServerNotNamed extends Error {
   readonly code = 'server_not_named';
-}
-
-export class ShardIsMoving extends Error {
-  constructor(shard: number) {
-    super(`shard ${shard} is being moved to another ClickHouse server`);
-  }
 }
 
 /** A sentence for people about each server that was set back. */
@@ -119,7 +107,8 @@ function createServers(all: AllServers): Servers {
     () => epoch,
   );
   const table = () => {
-    if (current === undefined && !isOne) throw new ShardTableUnknown();
+    if (current === undefined && !isOne)
+      throw new Error('it is not known yet which ClickHouse server has which shard');
     return current;
   };
   const numberOf = (shard: number) => {

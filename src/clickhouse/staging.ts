@@ -1,9 +1,7 @@
 // A database beside the one in use, in which a backup is restored: creating it, exchanging its tables with those in use, dropping it.
 
 import { readRows } from './answers.js';
-import { anySize } from './any-size.js';
-import { BackupFailed } from './backup-faults.js';
-import { type ClickHouseClient, insertRows } from './client.js';
+import { anySize, type ClickHouseClient, insertRows } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { scratchDatabase } from './tables.js';
@@ -149,3 +147,12 @@ export async function dropDatabase(client: ClickHouseClient, database: string): 
       clickhouse_settings: anySize,
     });
 }
+
+/** ClickHouse could not make or restore a backup, in its own words. */
+export class BackupFailed extends Error {}
+
+/** There is no backup of this name: the one to restore, or the base of a new one. */
+export class BackupMissing extends BackupFailed {}
+
+/** The disk already has a backup of this name. */
+export class BackupExists extends BackupFailed {}

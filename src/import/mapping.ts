@@ -2,11 +2,11 @@
 // mended as a lenient environment does, and checked as the service does, so that a dry run reports what the service would.
 
 import { createHash } from 'node:crypto';
-import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { lengths, reservedEventPropertyKeys } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
 import type { EventInput, FieldsOf } from '../contract/records.js';
+import { userIdOfAnonymousId } from '../contract/user-id.js';
 import { eventKind } from '../ingest/event.js';
 import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';

@@ -3,13 +3,13 @@
 // else the user_id that the anonymousId maps to. Pure, except for the unique ids of events without a messageId.
 // @see https://segment.com/docs/connections/spec/
 
-import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type EventInput, type FieldsOf, userPropertiesSchema } from '../contract/records.js';
 import type { SegmentType } from '../contract/segment.js';
 import { Compile, Type } from '../contract/typebox.js';
+import { userIdOfAnonymousId } from '../contract/user-id.js';
 import { cutToCodePoints, isLongerThan } from '../parsing/code-points.js';
 import { explain, refuseLoneSurrogates, wrongType } from '../parsing/explain.js';
 import { type CheckedEvent, eventKind } from './event.js';

@@ -2,7 +2,6 @@
 // The primary server makes its backup first: so the users of a deletion that is complete in it are gone from the others' backups too.
 
 import { createHash } from 'node:crypto';
-import { BackupExists, BackupFailed, BackupMissing } from '../clickhouse/backup-faults.js';
 import {
   type Base,
   backupOf,
@@ -16,7 +15,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import { NoRoom } from '../clickhouse/definitions.js';
 import { tablesOfSchema } from '../clickhouse/migrate.js';
 import { reachableServers, serversOf } from '../clickhouse/servers.js';
-import { readTableIds } from '../clickhouse/staging.js';
+import { BackupExists, BackupFailed, BackupMissing, readTableIds } from '../clickhouse/staging.js';
 import type { Config } from '../config.js';
 import { AdministrationError } from '../contract/errors.js';
 import { backups } from '../contract/limits.js';

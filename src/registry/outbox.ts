@@ -12,7 +12,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { stateLoads } from '../tuning.js';
-import { rowOfLine } from './audit/line.js';
+import { rowOfLine } from './audit/audit.js';
 
 /** The kinds as the scripts know them. */
 export const kindsOfCopies = { auditLine: 1, suppressions: 2, document: 3, deletion: 4 } as const;

@@ -7,6 +7,7 @@ import type { TSchema } from 'typebox';
 import { type CommandName, commands, forConsole } from '../../src/admin/commands.js';
 import type { Role } from '../../src/contract/roles.js';
 import { Compile } from '../../src/contract/typebox.js';
+import type { SubmissionOptions } from '../../src/http/endpoints/accept-deletion.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
 import {
@@ -17,7 +18,6 @@ import type { SignInOptions } from '../../src/http/endpoints/console-session.js'
 import { accountDeletionRoute } from '../../src/http/endpoints/deletion-submission.js';
 import { signInRoutes } from '../../src/http/endpoints/sign-in-routes.js';
 import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
-import type { SubmissionOptions } from '../../src/http/endpoints/submitter.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';

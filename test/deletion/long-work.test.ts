@@ -11,7 +11,7 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { readKeyHashes } from '../../src/clickhouse/key-index.js';
-import { StandsStill, whileItProgresses } from '../../src/clickhouse/long-statement.js';
+import { whileItProgresses } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, MutationFailed } from '../../src/clickhouse/mutate.js';
 import type { Time } from '../../src/clickhouse/progress-deadline.js';
 import { waits } from '../../src/contract/limits.js';
@@ -110,7 +110,7 @@ for (const [what, row] of [
           reject(new Error('aborted'));
         });
       });
-    await assert.rejects(whileItProgresses(client, never, time), StandsStill);
+    await assert.rejects(whileItProgresses(client, never, time), /made no progress/);
     assert.ok(isGivenUp);
     assert.ok(time.nowMs() >= waits.clickhouseMsMax && time.nowMs() < 2 * waits.clickhouseMsMax);
     assert.equal(commands.length, 1);

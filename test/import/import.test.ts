@@ -12,7 +12,7 @@ import { after, describe } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { userIdOfAnonymousId } from '../../src/contract/user-id.js';
 import { importCommand } from '../../src/import/command.js';
 import { type Input, openInputs } from '../../src/import/inputs.js';
 import { ImportError, readOptions } from '../../src/import/options.js';

@@ -6,7 +6,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
-import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { userIdOfAnonymousId } from '../../src/contract/user-id.js';
 import { type FileOptions, type Input, openInputs } from '../../src/import/inputs.js';
 import { splitValues } from '../../src/import/json-elements.js';
 import { createMapper, type Mapper } from '../../src/import/mapping.js';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { userIdOfAnonymousId } from '../../src/contract/user-id.js';
 import { createMapper } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { PresetName } from '../../src/import/presets.js';

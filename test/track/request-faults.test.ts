@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { overloadedRetrySeconds } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
-import { isOwnFault } from '../../src/http/protocol/fault.js';
+import { isOwnFault } from '../../src/http/protocol/failed.js';
 import { listen, type Route, type Server, withoutBody } from '../../src/http/protocol/server.js';
 import { requestsFailed } from '../../src/metrics.js';
 import { pino } from '../../src/packages/pino.js';

@@ -7,7 +7,7 @@ import { mirrorCompleted } from '../../src/privacy/deletion/mirror.js';
 import { completeDeletion, type DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { mastersOf } from '../../src/redis/client.js';
-import { emptySlowLogs } from '../../src/redis/slow-log.js';
+import { emptySlowLogs } from '../../src/redis/deleted-data.js';
 import { readBackups } from '../../src/registry/backups.js';
 import { copyChanges, kindsOfCopies } from '../../src/registry/outbox.js';
 import { readLoadedRegistry } from '../../src/registry/registry.js';

@@ -14,20 +14,13 @@ export type Passwords = {
   verify(by: Holder, hash: string | undefined, password: string): Promise<boolean>;
 };
 
-/** Too many passwords are waiting to be hashed: nothing was done. */
-export class TooManyPasswords extends Unavailable {
-  constructor() {
-    super('too many people are signing in: try again');
-  }
-}
-
 export function createPasswords(): Passwords {
   const places = createPlaces(people.hashes);
   let ofNobody: Promise<string> | undefined;
 
   async function inTurn<Result>(by: Holder, work: () => Promise<Result>): Promise<Result> {
     const result = await places.within(by, work);
-    if (result === 'busy') throw new TooManyPasswords();
+    if (result === 'busy') throw new Unavailable('too many people are signing in: try again');
     return result;
   }
 

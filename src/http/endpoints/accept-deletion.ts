@@ -1,20 +1,28 @@
 // What happens with a submitted list of users: a dry run, a proposal that a second person has to confirm, or a stored deletion. Each leaves
 // a line in the audit log that counts the users and names none.
 
+import type { Caller } from '../../accounts/tokens.js';
 import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
-import { loaded } from '../../contract/errors.js';
+import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { limitedRetrySeconds } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
+import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
+import type { Previews } from '../../privacy/deletion/preview.js';
 import { type Proposed, propose, takeProposal } from '../../privacy/deletion/proposals.js';
 import { readDeletion } from '../../privacy/deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../privacy/deletion/submit.js';
-import { readSubmission, type Submission, targetsOf } from '../../privacy/deletion/targets.js';
+import {
+  readSubmission,
+  type Submission,
+  type TargetList,
+  targetsOf,
+} from '../../privacy/deletion/targets.js';
+import { rowsOf } from '../../privacy/deletion/view.js';
 import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../privacy/suppression/submit.js';
-import { audited } from '../../registry/audit/audit.js';
+import { type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import type { Exchange } from '../protocol/exchange.js';
-import { answerPreview } from './deletion-preview.js';
-import { inDetails, type SubmissionOptions, type Submitter } from './submitter.js';
+import { isOwnFault } from '../protocol/failed.js';
 import { publicApi, refuse } from './token-caller.js';
 
 export async function acceptSubmission(
@@ -151,4 +159,90 @@ function submitAudited(
           : { outcome: 'refused' },
     },
   );
+}
+
+/** Answers with what a deletion would find. It reveals which users have rows, so it leaves a line in the audit log. */
+async function answerPreview(
+  { audit, previews, log }: SubmissionOptions,
+  exchange: Exchange,
+  submission: SubmitOptions,
+  { accountId, appId, actor, caseId }: Submitter,
+  list: TargetList,
+): Promise<void> {
+  const targets = targetsOf(list);
+  const find = () =>
+    previews.preview(submission, accountId, targets).catch((error: unknown) => {
+      if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
+      log.warn({ error }, 'the preview of a deletion failed');
+      return 'failed' as const;
+    });
+  const preview = await audited(
+    audit,
+    actor,
+    {
+      action: 'preview_deletion',
+      account_id: accountId,
+      app_id: appId,
+      details: { users: targets.length, ...inDetails(caseId) },
+    },
+    find,
+    {
+      endingOf: (found) =>
+        typeof found === 'string'
+          ? { outcome: 'refused' }
+          : { outcome: 'done', details: { users_found: found.usersFound } },
+      outcomeOfError: () => 'refused',
+    },
+  );
+  if (typeof preview === 'string') return refuse(exchange, 'overloaded', whyNoPreview[preview]);
+  const { found, usersFound, unclear } = preview;
+  const positions = new Map(list.map((target, position) => [target, position]));
+  const listed = unclear.map(({ target, rows, similar }) => ({
+    place: positions.get(target) ?? 0,
+    found: rows !== '0',
+    rows: Number(rows),
+    similar,
+  }));
+  const body = {
+    dry_run: true,
+    users: targets.length,
+    users_found: usersFound,
+    rows: rowsOf(found),
+    found,
+    unclear: listed.sort((a, b) => a.place - b.place),
+  };
+  exchange.reply(200, JSON.stringify(body));
+}
+
+const whyNoPreview = {
+  busy: 'Nothing was stored: too many dry runs at once.',
+  too_long: 'Nothing was stored: the look-up took too long. Name fewer users, or submit the deletion.',
+  failed: 'Nothing was stored: the users could not be looked up.',
+};
+
+export type SubmissionOptions = {
+  /** Undefined until the deployment was read from Redis. */
+  readonly submission: () => SubmitOptions | undefined;
+  /** Like `submission`, for submissions that also suppress. */
+  readonly suppression: () => SuppressOptions | undefined;
+  readonly previews: Previews;
+  readonly audit: AuditOptions;
+  readonly redis: SubmitOptions['redis'];
+  readonly publicBaseUrl: string;
+  readonly log: Log;
+};
+
+/** A caller, with the name that the audit log gives the submission. */
+export type Submitter = Caller & {
+  readonly actor: Actor;
+  readonly caseId?: string;
+  /** For a person: from how many users on a second person has to confirm. */
+  readonly confirmFrom?: number;
+  /** How many users the list has of which the submission is a part. */
+  readonly ofUsers?: number;
+};
+
+/** The case in the form that details of an audit line have. */
+export function inDetails(caseId: string | undefined) {
+  return caseId === undefined ? {} : { case_id: caseId };
 }

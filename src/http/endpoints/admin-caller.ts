@@ -15,13 +15,12 @@ import type { Person } from '../../registry/documents.js';
 import type { Environments } from '../../registry/environments.js';
 import { hashSecret } from '../../registry/secrets.js';
 import { adminTags } from '../openapi/administration.js';
-import { isAdministrator, readBearer } from '../protocol/authorization.js';
+import { isAdministrator, readBearer, refuseUnauthorized } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Failing } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
 import { withoutBody } from '../protocol/server.js';
-import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';
 
 export type AdminCaller = {

@@ -1,17 +1,12 @@
-// The administrators' server on ADMIN_PORT: metrics.
+// The metrics, on ADMIN_PORT and on the port of a worker of its own (WORKER_ADMIN_PORT).
 
 import type { Log } from '../../log.js';
+import { sharing } from '../../wait.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
   // Adding up the metrics of all processes takes milliseconds, so callers who ask at the same time share one answer.
-  let reading: Promise<string> | undefined;
-  const readTogether = (): Promise<string> => {
-    reading ??= readMetrics().finally(() => {
-      reading = undefined;
-    });
-    return reading;
-  };
+  const readTogether = sharing(readMetrics);
   return [
     {
       method: 'get',

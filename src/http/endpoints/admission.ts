@@ -1,32 +1,38 @@
 // The admission of the endpoints that take records: body → document → environment → may the caller write to it? → the endpoint's own steps.
 // Refusals are counted here in the same way for all endpoints, and listed for administrators if their environment is known.
-// `record-counts.ts` counts what is committed.
 
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/attempts.js';
 import type { Committer } from '../../ingest/commit.js';
 import { type IgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
 import type { LimitKeys } from '../../ingest/limit-key.js';
+import type { Mending } from '../../ingest/mend.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import type { NamedLimit } from '../../ingest/request-limits.js';
 import type { Submission } from '../../ingest/submission.js';
 import type { EndpointName, RejectedRecords } from '../../insights/data-quality/rejected-records.js';
 import type { TermCounts } from '../../insights/ledger/count.js';
-import { recordsRejected, requestsUnavailable } from '../../metrics.js';
+import {
+  recordsAccepted,
+  recordsRejected,
+  recordsRepeated,
+  recordsSuppressed,
+  requestsLimited,
+  requestsUnavailable,
+  usersUnjoined,
+} from '../../metrics.js';
 import type { Document } from '../../parsing/document.js';
 import type { Suppressions } from '../../privacy/suppression/suppressions.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
+import { refuseUnauthorized } from '../protocol/authorization.js';
 import { bodyGuard } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
 import { type DocumentForm, parseBody } from '../protocol/parse-body.js';
-import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
-import { noAllowance, withAllowance } from './import-allowance.js';
 import { rateLimitHeaders } from './rate-limit-headers.js';
-import { createRecordCounts, type RecordCounts } from './record-counts.js';
-import { needsWriteKey, writeKeyChallenge } from './write-access.js';
+import { needsWriteKey, noAllowance, withAllowance, writeKeyChallenge } from './write-access.js';
 
 export type IngestOptions = {
   readonly environments: Environments;
@@ -107,7 +113,7 @@ export function createAdmission(
   { environments, ingestion, counts, rejected }: IngestOptions,
   steps: AdmissionSteps,
 ): Admission {
-  const { countRecords, countStored, countLimited } = createRecordCounts(endpoint, { counts });
+  const { countRecords, countStored, countLimited } = createRecordCounts(endpoint, counts);
 
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
@@ -237,4 +243,51 @@ export function rejectionOf(result: Extract<CommitResult, { kind: 'overloaded' |
   return result.kind === 'unknown'
     ? rejection('unknown')
     : rejection('overloaded', `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`);
+}
+
+/** Where an endpoint takes messages, a record is a message. */
+type RecordOutcomes = {
+  readonly stored: number;
+  readonly repeated: number;
+  /** Records of suppressed users. They are answered as if they were stored. */
+  readonly suppressed: number;
+  /** Those among the suppressed that are identifications whose anonymous user could not be joined to the suppressed one. */
+  readonly unjoined: number;
+  readonly errors: readonly Pick<Rejection, 'code'>[];
+  readonly mendings: ReadonlyMap<Mending, number>;
+};
+
+export type RecordCounts = {
+  countRecords(appId: string, outcomes: RecordOutcomes): void;
+  countStored(): void;
+  countLimited(appId: string, limit: string, requests: number, records: number): void;
+};
+
+function createRecordCounts(
+  endpoint: EndpointName,
+  counts: Pick<TermCounts, 'addMendings' | 'add'>,
+): RecordCounts {
+  const accepted = recordsAccepted.labels(endpoint);
+  const repeats = recordsRepeated.labels(endpoint);
+
+  function countRecords(appId: string, outcomes: RecordOutcomes): void {
+    const { stored, repeated, suppressed, unjoined, errors, mendings } = outcomes;
+    if (stored > 0) accepted.inc(stored);
+    if (repeated > 0) repeats.inc(repeated);
+    if (suppressed > 0) recordsSuppressed.inc({ endpoint }, suppressed);
+    if (unjoined > 0) usersUnjoined.inc(unjoined);
+    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
+    if (mendings.size > 0) counts.addMendings(appId, mendings);
+  }
+
+  function countStored(): void {
+    accepted.inc(1);
+  }
+
+  function countLimited(appId: string, limit: string, requests: number, records: number): void {
+    requestsLimited.inc({ endpoint, limit }, requests);
+    counts.add(appId, 'limited', records);
+  }
+
+  return { countRecords, countStored, countLimited };
 }

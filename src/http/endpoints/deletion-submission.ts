@@ -14,7 +14,7 @@ import { ignoredHeader, inPath, json, operation, ref } from '../openapi/document
 import { bodyGuard } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
-import { acceptSubmission } from './accept-deletion.js';
+import { acceptSubmission, type SubmissionOptions, type Submitter } from './accept-deletion.js';
 import {
   type AdminCaller,
   type AdminCallers,
@@ -24,7 +24,6 @@ import {
   refuseUnread,
   rolesText,
 } from './admin-caller.js';
-import type { SubmissionOptions, Submitter } from './submitter.js';
 import {
   publicApi,
   readDocument,

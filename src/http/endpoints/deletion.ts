@@ -10,9 +10,9 @@ import { readBasic } from '../protocol/authorization.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
+import type { SubmissionOptions } from './accept-deletion.js';
 import { deletionStatusRoutes, type StatusOptions } from './deletion-status.js';
 import { deletionSubmissionRoute } from './deletion-submission.js';
-import type { SubmissionOptions } from './submitter.js';
 import { answerOrFail, credentialsGuard, publicApi, refuse, wrongApiKey } from './token-caller.js';
 
 export type DeletionApiOptions = SubmissionOptions & StatusOptions & { readonly crash: CrashPoint };

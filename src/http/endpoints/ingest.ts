@@ -37,8 +37,7 @@ import {
   repeatsHeader,
 } from './admission.js';
 import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
-import { withAllowance } from './import-allowance.js';
-import { createWriteAccess, writeKeyGuard } from './write-access.js';
+import { createWriteAccess, withAllowance, writeKeyGuard } from './write-access.js';
 
 export function ingestRoutes(options: IngestOptions & LargeBodyOptions): Route[] {
   const doc = (kind: keyof typeof ingestDocs) => operation(ingestDocs[kind], admissionGuard, writeKeyGuard);

@@ -24,7 +24,7 @@ import { adminTags } from '../openapi/administration.js';
 import { operation } from '../openapi/document.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
-import { isOwnFault } from '../protocol/fault.js';
+import { isOwnFault } from '../protocol/failed.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type CookieNames, cookieNamesOf, readCookie } from './admin-caller.js';
 import { cookieOf, type SignInOptions } from './console-session.js';

@@ -15,7 +15,7 @@ import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import type { RecordList } from '../../parsing/large-document.js';
 import type { Redis } from '../../redis/client.js';
-import { readBearer } from '../protocol/authorization.js';
+import { asUnauthorized, readBearer, refuseUnauthorized } from '../protocol/authorization.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -23,7 +23,6 @@ import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { parseBody } from '../protocol/parse-body.js';
 import { withoutBody } from '../protocol/server.js';
-import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
 import type { Refuse } from './admin-caller.js';
 import { retryAfter } from './rate-limit-headers.js';
 

@@ -14,13 +14,20 @@ import { suppressionSchema, suppressionUsersSchema } from '../../contract/schema
 import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
-import { readUser, readWish, type SuppressionWish } from '../../privacy/suppression/input.js';
 import {
   countSuppressed,
   lookUpSuppression,
   type SuppressionOfUser,
 } from '../../privacy/suppression/look-up.js';
-import { freeUsers, type SuppressOptions, suppressUsers, userOf } from '../../privacy/suppression/submit.js';
+import {
+  freeUsers,
+  readUser,
+  readWish,
+  type SuppressionWish,
+  type SuppressOptions,
+  suppressUsers,
+  userOf,
+} from '../../privacy/suppression/submit.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { type AuditOptions, audited } from '../../registry/audit/audit.js';

@@ -32,7 +32,7 @@ import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
 import { isAdministrator } from '../protocol/authorization.js';
 import { type CallerAddress, networkOf } from '../protocol/caller-address.js';
-import { isOwnFault, noteFault } from '../protocol/fault.js';
+import { isOwnFault, noteFault } from '../protocol/failed.js';
 import { readFraming } from '../protocol/framing.js';
 import { isSameOrigin } from '../protocol/same-origin.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';

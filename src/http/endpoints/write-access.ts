@@ -3,10 +3,10 @@
 
 import { rejection } from '../../contract/outcomes.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
+import { hashSecret } from '../../registry/secrets.js';
 import { writeAccess } from '../../tuning.js';
-import { readBasic, readBearer } from '../protocol/authorization.js';
+import { asUnauthorized, readBasic, readBearer } from '../protocol/authorization.js';
 import type { Guard } from '../protocol/guard.js';
-import { asUnauthorized } from '../protocol/unauthorized.js';
 
 /** Whether a request with this Authorization header may do something in the environment. */
 export type WriteAccess = (environment: LiveEnvironment, authorization: string | undefined) => boolean;
@@ -52,4 +52,21 @@ export const writeKeyChallenge = 'Basic realm="sluice-write", Bearer realm="slui
 export const needsWriteKey = rejection(
   'unauthorized',
   'Unauthorized: this environment requires a write key.',
+);
+
+/** The environment without the limits that the token lifts; undefined if the token gives no allowance at present. */
+export function withAllowance(
+  environment: LiveEnvironment,
+  token: string | undefined,
+  nowMs: number,
+): LiveEnvironment | undefined {
+  if (token === undefined) return environment;
+  const { imports } = environment;
+  if (imports === undefined || nowMs >= imports.untilMs) return undefined;
+  return hashSecret(token) === imports.hash ? imports.environment : undefined;
+}
+
+export const noAllowance = rejection(
+  'unauthorized',
+  'Unauthorized: the token for imports is wrong or has expired.',
 );

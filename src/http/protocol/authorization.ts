@@ -1,7 +1,10 @@
 // Reads the Authorization header. An unreadable header is undefined, like a missing one, since both get the same answer.
 
 import { bearerMax } from '../../contract/limits.js';
+import type { Rejection } from '../../contract/outcomes.js';
 import { areEqual, hashSecret } from '../../registry/secrets.js';
+import type { Exchange } from './exchange.js';
+import { ref } from './guard.js';
 
 const bearerForm = new RegExp(`^bearer +([A-Za-z0-9._~+/-]{1,${bearerMax}}=*) *$`, 'i');
 
@@ -36,3 +39,23 @@ export function readBearer(header: string | undefined): string | undefined {
 export function isAdministrator(adminToken: string, sent: string | undefined): boolean {
   return adminToken !== '' && areEqual(hashSecret(sent ?? ''), hashSecret(adminToken));
 }
+
+/** Refuses a request, with the message in every field where callers look for it. `challenge`: what the endpoint accepts. */
+export function refuseUnauthorized(exchange: Exchange, reason: Rejection, challenge: string): void {
+  const { message } = reason;
+  exchange.refuse(reason, { error: message, message }, [['WWW-Authenticate', challenge]]);
+}
+
+/** For guards that refuse in this way: the header and body of their 401. */
+export const asUnauthorized = {
+  schemas: { 401: ref('Unauthorized') },
+  headers: {
+    401: {
+      'WWW-Authenticate': {
+        required: true,
+        description: 'The scheme that the endpoint accepts.',
+        schema: { type: 'string' },
+      },
+    },
+  },
+};

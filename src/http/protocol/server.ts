@@ -9,7 +9,7 @@ import type { Log } from '../../log.js';
 import { requestSeconds } from '../../metrics.js';
 import { type CallerAddress, createCallerAddress } from './caller-address.js';
 import { allAnswered, Exchange, type Headers } from './exchange.js';
-import { noteFault } from './fault.js';
+import { noteFault } from './failed.js';
 import { front, headerBound } from './front.js';
 
 /** Handles a request; `req` may be read only until this returns. If it throws, only this request fails. */

@@ -1,9 +1,8 @@
 // Which events an environment has sent recently, how often, and what their properties look like. Reads the event names of the period and a
 // sample of the properties; no value leaves ClickHouse.
 
-import { readRows } from '../../clickhouse/answers.js';
+import { isoTime, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { eventNames } from '../../contract/limits.js';

@@ -1,8 +1,7 @@
 // Whether an environment has events. While somebody waits for the first one, this is asked every second, so it reads only one row.
 
-import { readRows } from '../../clickhouse/answers.js';
+import { isoTime, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
 
 /** An event of the environment; undefined as long as none is stored. */

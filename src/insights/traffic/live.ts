@@ -3,9 +3,8 @@
 // log and returns a signed place, which every later request needs, so nobody can watch without that line.
 
 import { createHmac } from 'node:crypto';
-import { readRows } from '../../clickhouse/answers.js';
+import { isoTime, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { live } from '../../contract/limits.js';

@@ -1,8 +1,8 @@
 // A user in all environments of an account: where data is held, under which names, how much, and since when. Each environment merges its
 // own users, so a user_id may belong to a person in one environment and be unknown in another.
 
+import { isoTime } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import { namedUsers } from '../../clickhouse/named-users.js';
 import { syncReplicas } from '../../clickhouse/replication.js';
 import { storedTable } from '../../clickhouse/tables.js';

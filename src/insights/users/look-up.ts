@@ -1,8 +1,8 @@
 // What is held about a user in one environment: names, properties, and for each event name how many events there are, and from when to
 // when.
 
+import { isoTime } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { userLookUps } from '../../contract/limits.js';

@@ -1,7 +1,7 @@
 // The events of a user in one environment, the latest first, in pages.
 
+import { isoTime } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { userLookUps } from '../../contract/limits.js';

@@ -23,8 +23,7 @@ import { stateLoads } from '../../tuning.js';
 import { succeeds } from '../../wait.js';
 import type { AdminContext } from '../context.js';
 import { untilNoInsertRuns } from '../running-inserts.js';
-import type { Moving } from './moving.js';
-import { checkOwner, isUnchanged, readShardServers } from './note.js';
+import { checkOwner, isUnchanged, type Moving, readShardServers } from './note.js';
 
 /** Makes both servers refuse the shard's rows. From then on only this process stores them there, by copying. */
 export async function close(moving: Moving): Promise<void> {

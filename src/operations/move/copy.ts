@@ -14,7 +14,7 @@ import {
 import { AdministrationError } from '../../contract/errors.js';
 import { moves } from '../../contract/limits.js';
 import { own } from './close.js';
-import type { Moving } from './moving.js';
+import type { Moving } from './note.js';
 
 /** Copies the rows that the target lacks. Settles when every table has the same rows on both servers. */
 export async function copyAll(moving: Moving): Promise<void> {

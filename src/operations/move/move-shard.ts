@@ -17,7 +17,6 @@ import { renewIndex } from '../renew-index.js';
 import { untilNoInsertRuns } from '../running-inserts.js';
 import { checkNoRestore, close, endRounds, openIfStored, showOnServer, showWhereStored } from './close.js';
 import { copyAll, removeAll } from './copy.js';
-import type { Moving, Say } from './moving.js';
 import {
   change,
   copyRegistry,
@@ -25,9 +24,11 @@ import {
   goalOf,
   isUnchanged,
   MoveTakenOver,
+  type Moving,
   readMove,
   recordChanges,
   recordMove,
+  type Say,
   tryCopyRegistry,
   withMove,
   withoutMove,

@@ -1,15 +1,16 @@
 // The registry's record of a move: how far it got. The process that last took the move over is its owner; changes by any other are refused.
 
 import { randomBytes } from 'node:crypto';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { OwnedMove } from '../../clickhouse/move-rows.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
+import type { CrashPoint } from '../../crash-point.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../../registry/documents.js';
 import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { changeRegistry, readRegistry } from '../../registry/registry.js';
 import { tableOf } from '../../registry/shard-servers.js';
 import type { AdminContext } from '../context.js';
-import type { Moving } from './moving.js';
 
 /**
  * Records the move with a new owner. Settles with undefined if the shard is already on that server. Reverting a move that has changed
@@ -144,3 +145,15 @@ export async function copyRegistry({ redis, clickhouse }: AdminContext): Promise
 export async function tryCopyRegistry(context: AdminContext): Promise<void> {
   await copyRegistry(context).catch(() => undefined);
 }
+
+export type Say = (line: string) => void;
+
+export type Moving = {
+  readonly context: AdminContext;
+  readonly move: ShardMove;
+  readonly owned: OwnedMove;
+  readonly source: ClickHouseClient;
+  readonly target: ClickHouseClient;
+  readonly crash: CrashPoint;
+  readonly say: Say;
+};

@@ -13,7 +13,7 @@ import {
 import { readMirror } from '../../registry/mirror.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { checkNoMove } from '../backups.js';
-import type { Begun, Restore } from './confirm.js';
+import type { Begun, Restore } from './plan.js';
 
 export type BackedUp = {
   readonly epoch: string | undefined;

@@ -1,7 +1,6 @@
 // Exchanges the restored tables, and their indexes of keys, with those in use. No key is forgotten, and no segment is stored if its keys
 // were looked up in the other index.
 
-import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { unkeptTables } from '../../clickhouse/backups.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import {
@@ -14,14 +13,13 @@ import {
 } from '../../clickhouse/key-index.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { limitRestored, limitsTable, refuseSegments } from '../../clickhouse/shard-limits.js';
-import { addRowsOf, exchangeTable, readTableIds } from '../../clickhouse/staging.js';
+import { addRowsOf, BackupFailed, exchangeTable, readTableIds } from '../../clickhouse/staging.js';
 import { takeFences } from '../../privacy/deletion/fences.js';
 import { readOutstanding } from '../../redis/backlog.js';
 import { shardKeys } from '../../redis/keys.js';
 import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
 import { renewIndex } from '../renew-index.js';
-import { type Begun, confirmPlan, type Planned, type Restore } from './confirm.js';
-import { addedTables } from './plan.js';
+import { addedTables, type Begun, confirmPlan, type Planned, type Restore } from './plan.js';
 
 /**
  * Adds the keys of the index in use to the restored one, since a key is never forgotten, whatever happens to its row. Settles with the

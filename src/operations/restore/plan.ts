@@ -1,12 +1,16 @@
 // The plan of a restore: which tables replace which. Before the first table is exchanged, it is recorded on the primary server beside the
 // restored tables, and then in Redis; it is dropped with the replaced tables. While it is recorded, no deletion round and no move of a
-// shard starts, and an interrupted restore continues.
+// shard starts, and an interrupted restore continues. Each irreversible step is confirmed first: if this process was paused, another one may
+// have started a restore, or Redis may have been emptied.
 
-import { serversOf } from '../../clickhouse/servers.js';
-import { readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type AllServers, serversOf } from '../../clickhouse/servers.js';
+import { BackupFailed, readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
+import type { CrashPoint } from '../../crash-point.js';
 import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
 import { registryKeys } from '../../redis/keys.js';
+import type { Lease } from '../../redis/lease.js';
 import type { AdminContext } from '../context.js';
 import type { DeletedAgain } from '../older-data.js';
 
@@ -117,4 +121,86 @@ export async function checkNoneUnfinished(context: AdminContext): Promise<void> 
   throw new AdministrationError(
     `the restore of ${plan.name} was interrupted: "backup restore ${plan.name} --yes" continues it and loads Redis${instead}`,
   );
+}
+
+export type Restore = {
+  readonly context: AdminContext;
+  readonly name: string;
+  /** Connections to the database in use on each server, and to the one beside it. */
+  readonly servers: AllServers;
+  readonly restored: AllServers;
+  /** The name of the database beside the one in use. */
+  readonly staging: string;
+  readonly lock: Lease;
+  readonly crash: CrashPoint;
+  /** Loads the state of ClickHouse into an emptied Redis. */
+  readonly load: () => Promise<unknown>;
+};
+
+export type Begun = Restore & {
+  /** The id of the staging databases. */
+  readonly id: string;
+  /** Called before each statement that exchanges tables. */
+  readonly exchanging: () => void;
+  /** The epoch of the deployment in Redis; empty if there is none. */
+  readonly epoch: string;
+};
+
+export type Planned = Begun & { readonly plan: Plan };
+
+export class AnotherRestore extends BackupFailed {
+  constructor() {
+    super('another restore has started, or this one was paused for too long: run it again');
+  }
+}
+
+export class RedisChanged extends BackupFailed {
+  constructor() {
+    super('Redis was emptied or loaded meanwhile: run it again');
+  }
+}
+
+/**
+ * Rejects with BackupFailed if another process is restoring too, or if Redis was emptied or loaded since the restore began. The id of the
+ * staging database tells a process that its database was replaced, even if Redis was emptied.
+ */
+export async function confirm(restore: Begun): Promise<void> {
+  const { context, lock, id, epoch } = restore;
+  // The lock first: the checks that follow then see whatever another process did while it held the lock.
+  if (!(await lock.isHeld())) throw new AnotherRestore();
+  const isOwn = (await readStagingIds(restore)).every((each) => each === id);
+  if (!isOwn) throw new AnotherRestore();
+  if ((await readEpoch(context.redis)) !== epoch) throw new RedisChanged();
+}
+
+/**
+ * Like `confirm`, and also rejects unless Redis still has the plan. A Redis that was emptied and loaded again has the same epoch, but
+ * deletion rounds may have started in it.
+ */
+export async function confirmPlan(restore: Planned): Promise<void> {
+  await confirm(restore);
+  const text = await restore.context.redis.get(registryKeys.restoringBackup);
+  if (text !== textOf(restore.plan)) throw new RedisChanged();
+}
+
+/**
+ * Rejects with BackupFailed if this process may not drop a server's staging database. The database may already be gone. `id`: the only id
+ * with which it may be dropped; undefined if it has to be gone.
+ */
+export async function confirmDrop(
+  { staging, lock }: Restore,
+  client: ClickHouseClient,
+  id: string | undefined,
+): Promise<void> {
+  if (!(await lock.isHeld())) throw new AnotherRestore();
+  const found = await readDatabaseId(client, staging);
+  if (found !== undefined && found !== id) throw new AnotherRestore();
+}
+
+export function readStagingIds({ servers, staging }: Restore): Promise<readonly (string | undefined)[]> {
+  return Promise.all(servers.map((client) => readDatabaseId(client, staging)));
+}
+
+export async function readEpoch(redis: AdminContext['redis']): Promise<string> {
+  return (await redis.get(registryKeys.epoch)) ?? '';
 }

@@ -1,11 +1,10 @@
 // Prepares the restored tables for the exchange and records the plan, on the primary server and in Redis.
 
 import { readRows } from '../../clickhouse/answers.js';
-import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { voidSince } from '../../clickhouse/ledger-table.js';
 import { tablesOfSchema } from '../../clickhouse/migrate.js';
-import { notePlan, readTableIds } from '../../clickhouse/staging.js';
+import { BackupFailed, notePlan, readTableIds } from '../../clickhouse/staging.js';
 import { backups } from '../../contract/limits.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -16,9 +15,8 @@ import { shardServersKey } from '../../registry/documents.js';
 import type { AdminContext } from '../context.js';
 import { deleteFromOlderData, noneDeleted } from '../older-data.js';
 import { type BackedUp, checkPlaces } from './backed-up.js';
-import { type Begun, confirm, type Planned, RedisChanged, type Restore } from './confirm.js';
 import { joinIndexes, ofServer } from './exchange.js';
-import { type Plan, textOf } from './plan.js';
+import { type Begun, confirm, type Plan, type Planned, RedisChanged, type Restore, textOf } from './plan.js';
 
 /** Prepares the restored tables for the exchange, and records the plan on the primary server. */
 export async function prepare(restore: Begun, backedUp: BackedUp): Promise<Plan> {

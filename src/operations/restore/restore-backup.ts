@@ -6,12 +6,11 @@
 // loaded. A restore that fails before it exchanges a table leaves nothing.
 
 import { randomUUID } from 'node:crypto';
-import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { connectClickHouse, tablesOf } from '../../clickhouse/client.js';
 import { extendVoid } from '../../clickhouse/ledger-table.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { type AllServers, serversOf } from '../../clickhouse/servers.js';
-import { notePlan } from '../../clickhouse/staging.js';
+import { BackupFailed, notePlan } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { loads } from '../../contract/limits.js';
 import { createCrashPoint } from '../../crash-point.js';
@@ -24,17 +23,22 @@ import { forgetKept } from '../../registry/witness-copies.js';
 import { checkAllReachable, checkName, checkPlainTables } from '../backups.js';
 import type { AdminContext } from '../context.js';
 import { renewSecondCopies, resetDeletions, withoutDeletions } from '../older-data.js';
+import { exchangeTables } from './exchange.js';
 import {
   type Begun,
   confirmPlan,
+  type Plan,
   type Planned,
   RedisChanged,
   type Restore,
+  type RestoredBackup,
   readEpoch,
+  readPlan,
+  readProgress,
   readStagingIds,
-} from './confirm.js';
-import { exchangeTables } from './exchange.js';
-import { type Plan, type RestoredBackup, readPlan, readProgress, stagingOf, textOf } from './plan.js';
+  stagingOf,
+  textOf,
+} from './plan.js';
 import { forgetPlan, prepare, recordPlanInRedis, restoredReason } from './prepare.js';
 import {
   dropReplaced,

@@ -9,8 +9,8 @@ import {
   untilNoRestoreRuns,
 } from '../../clickhouse/backups.js';
 import { type ClickHouseClient, tablesOf } from '../../clickhouse/client.js';
+import { MigrationError } from '../../clickhouse/definitions.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
-import { MigrationError } from '../../clickhouse/migration-error.js';
 import {
   addRowsOf,
   createStaging,
@@ -26,8 +26,16 @@ import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
 import { untilTrue } from '../../wait.js';
 import { type BackedUp, checkPlaces, readBackedUp } from './backed-up.js';
-import { AnotherRestore, type Begun, confirm, confirmDrop, type Restore, readStagingIds } from './confirm.js';
-import { type Plan, textOf } from './plan.js';
+import {
+  AnotherRestore,
+  type Begun,
+  confirm,
+  confirmDrop,
+  type Plan,
+  type Restore,
+  readStagingIds,
+  textOf,
+} from './plan.js';
 import { forgetPlan } from './prepare.js';
 
 /** What an earlier restore has left, to be replaced. */

@@ -2,9 +2,8 @@
 // case names no user, only the account's own reference. It has no document: its state is computed from its lines in the audit log, which
 // nobody can change. A line has the fields that it sets, and for each field the latest line wins. So a case lasts as long as its lines.
 
-import { readRows } from '../../clickhouse/answers.js';
+import { isoTime, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { isoTime } from '../../clickhouse/iso-time.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { cases as bounds } from '../../contract/limits.js';
 

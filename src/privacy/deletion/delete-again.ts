@@ -13,8 +13,7 @@ import type { Redis } from '../../redis/client.js';
 import type { Environment } from '../../registry/documents.js';
 import { hashOfUser, withHashKey } from './deleted-users.js';
 import type { DeletionRequest } from './request.js';
-import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
-import { accountOf } from './round-lookups.js';
+import { accountOf, countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
 import { removalOf } from './round-rows.js';
 import {
   createRoundTables,

@@ -1,6 +1,5 @@
 // Reads a submission: the users to delete, checked and without repeats, and the caller's reference.
 
-import { userIdOfAnonymousId } from '../../contract/anonymous-id.js';
 import { userWeight } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import {
@@ -10,7 +9,7 @@ import {
   lookupSchema,
 } from '../../contract/schemas.js';
 import { Compile } from '../../contract/typebox.js';
-import { isUserId } from '../../contract/user-id.js';
+import { isUserId, userIdOfAnonymousId } from '../../contract/user-id.js';
 import type { Document } from '../../parsing/document.js';
 import { explain, refuseLoneSurrogates, type Validator } from '../../parsing/explain.js';
 

@@ -4,10 +4,14 @@
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { userExports } from '../../contract/limits.js';
+import type { Rejection } from '../../contract/outcomes.js';
+import { exportSchema } from '../../contract/schemas.js';
+import { Compile } from '../../contract/typebox.js';
+import type { Document } from '../../parsing/document.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { type Fenced, takeFences } from '../deletion/fences.js';
-import { type Target, weightOfList } from '../deletion/targets.js';
+import { readUsers, type Target, weightOfList } from '../deletion/targets.js';
 import type { ExportRequest } from './request.js';
 
 /**
@@ -49,4 +53,12 @@ export async function submitExport(
   if (Number(stored) === -2) throw new StateNotLoaded();
   if (Number(stored) === 1) return request;
   return Number(stored) === -4 ? 'full' : 'too_many';
+}
+
+const validator = Compile(exportSchema);
+
+/** The distinct users of a request's document, or the reason to refuse it. */
+export function readExportTargets(document: Document): readonly Target[] | Rejection {
+  const targets = readUsers(validator, document);
+  return 'code' in targets ? targets : [...new Set(targets)];
 }

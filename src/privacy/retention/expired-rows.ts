@@ -8,8 +8,7 @@
 // to a new user.
 
 import { grouped } from '../../batches.js';
-import { anySize } from '../../clickhouse/any-size.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { anySize, type ClickHouseClient } from '../../clickhouse/client.js';
 import { endLong, readLong } from '../../clickhouse/long-statement.js';
 import { killMutations } from '../../clickhouse/mutate.js';
 import { syncReplicas } from '../../clickhouse/replication.js';

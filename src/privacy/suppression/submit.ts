@@ -4,13 +4,17 @@
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { Fault } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { suppressionSchema } from '../../contract/schemas.js';
+import { Compile } from '../../contract/typebox.js';
 import type { CrashPoint } from '../../crash-point.js';
+import { type Document, parseDocument } from '../../parsing/document.js';
 import { shardOf } from '../../redis/keys.js';
 import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { byServer, readUnmoved } from '../../registry/shard-servers.js';
 import { untilStored } from '../deletion/fences.js';
-import type { Target } from '../deletion/targets.js';
+import { readLookup, readUsers, type Target } from '../deletion/targets.js';
 import {
   areFree,
   areSuppressed,
@@ -42,15 +46,11 @@ export class NotStoredYet extends Fault {
 }
 
 /** Redis was emptied before the change was copied, and loaded without it; or another submission has undone the change. */
-export class ChangeLost extends Error {
-  constructor() {
-    super('the change of the suppressions is no longer in Redis');
-  }
-}
+const changeLost = 'the change of the suppressions is no longer in Redis';
 
 /**
- * Suppresses users, each together with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or
- * StateNotLoaded; the named users may then be suppressed already.
+ * Suppresses users, each together with the users that it is merged with. Rejects with TooManyNames, NotStoredYet or StateNotLoaded, or if the
+ * change is lost; the named users may then be suppressed already.
  */
 export async function suppressUsers(
   options: SuppressOptions,
@@ -93,7 +93,7 @@ export async function suppressUsers(
   crash('suppression_resolved');
   await copyChanges(redis, clickhouse, { kind: kindsOfCopies.suppressions });
   const check = async (some: readonly Suppressed[]) => {
-    if (!(await areSuppressed(options, accountId, some))) throw new ChangeLost();
+    if (!(await areSuppressed(options, accountId, some))) throw new Error(changeLost);
   };
   await check(named);
   await forMerged(appIds, check);
@@ -122,7 +122,7 @@ export async function freeUsers(
   // Forgets users who were joined to one of them in the meantime.
   await moveJoins(options, shards);
   await copyChanges(redis, clickhouse, { kind: kindsOfCopies.suppressions });
-  if (!(await areFree(options, accountId, names()))) throw new ChangeLost();
+  if (!(await areFree(options, accountId, names()))) throw new Error(changeLost);
 }
 
 export function userOf(target: Target): User {
@@ -135,3 +135,38 @@ function shardsOf(appIds: readonly string[], shards: number): Set<number> {
 }
 
 const storedTimes = { everyMs: 25, msMax: suppressions.storedMsMax };
+
+export type SuppressionWish = { readonly targets: readonly Target[]; readonly suppress: boolean };
+
+const validator = Compile(suppressionSchema);
+
+/** The distinct users of a submission's document, and whether they are to be suppressed; or the reason to refuse it. */
+export function readWish(document: Document): SuppressionWish | Rejection {
+  const targets = readUsers(validator, document);
+  if ('code' in targets) return targets;
+  return {
+    targets: [...new Set(targets)],
+    suppress: (document.value as { suppress: boolean }).suppress,
+  };
+}
+
+const names = ['identity', 'user_id', 'anonymous_id'] as const;
+
+/** The user that a query names; `none` if it names none, or the reason to refuse it. */
+export function readUser(parameters: URLSearchParams): User | 'none' | Rejection {
+  const given = names.filter((name) => parameters.has(name));
+  const [name] = given;
+  if (name === undefined) return 'none';
+  if (given.length > 1 || parameters.getAll(name).length > 1)
+    return rejection(
+      'ambiguous_user',
+      'At most one of identity, user_id and anonymous_id may be given.',
+      name,
+    );
+  const value = parameters.get(name) ?? '';
+  // The same schema as for a list of users checks it.
+  const document = parseDocument(Buffer.from(JSON.stringify({ users: [{ [name]: value }] })));
+  const targets = 'code' in document ? document : readLookup(document);
+  if (!('code' in targets)) return userOf(targets[0] as Target);
+  return rejection(targets.code, targets.message.replace('users.0.', ''), name);
+}

@@ -11,6 +11,7 @@ import type { Deployment } from '../../registry/documents.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { repeat } from '../../repeat.js';
 import { suppressionChanges } from '../../tuning.js';
+import { sharing } from '../../wait.js';
 import { joinTo } from './joins.js';
 import { createNameSet, type NameSet } from './name-set.js';
 import { createNameHasher, inEnvironment, type NameHasher, type NameText, readName } from './names.js';
@@ -55,7 +56,6 @@ export async function followSuppressions(
 ): Promise<Suppressions> {
   let version = -1;
   let accounts = new Map<string, OfAccount>();
-  let reading: Promise<void> | undefined;
 
   async function read(): Promise<void> {
     const known = deployment();
@@ -141,27 +141,21 @@ export async function followSuppressions(
     if (account.names.size() === 0) accounts.delete(accountId);
   }
 
-  function readOnce(): Promise<void> {
-    reading ??= read().finally(() => {
-      reading = undefined;
-    });
-    return reading;
-  }
+  /** Settles after a read that began after this call. */
+  const readAnew = sharing(read);
 
   async function reach(wanted: number): Promise<void> {
     if (version >= wanted) return;
-    await readOnce();
-    // A read that began earlier may have missed the newest changes.
-    if (version < wanted) await readOnce();
+    await readAnew();
     const known = deployment();
     if (version >= wanted || known === undefined) return;
     const keys = [registryKeys.epoch, registryKeys.suppressions];
     await runScript(redis, scripts.floorSuppressions, keys, [known.epoch, wanted]);
-    await readOnce();
+    await readAnew();
   }
 
   const faults = reportOnce(log, 'the suppressions cannot be read');
-  const work = () => readOnce().then(faults.forget);
+  const work = () => readAnew().then(faults.forget);
   const { first, stop } = repeat({ work, everyMs: pollEveryMs, failed: faults.report });
   await first;
   return {

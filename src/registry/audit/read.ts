@@ -3,7 +3,7 @@
 
 import { readRow, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import type { AuditLine } from './line.js';
+import type { AuditLine } from './audit.js';
 
 /** An action as administrators see it. What is not known is empty. */
 export type AuditEntry = Omit<AuditLine, 'stage' | 'details'> & { readonly details: object };

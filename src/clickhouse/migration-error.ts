@@ -1,3 +1,0 @@
-// Why a database cannot be migrated.
-
-export class MigrationError extends Error {}
