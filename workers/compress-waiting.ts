@@ -4,7 +4,7 @@
 import type { CrashPoint } from '../src/crash-point.js';
 import { segmentsCompressed } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
-import { segmentOfMember, shardKeys } from '../src/redis/keys.js';
+import { keysOfSegment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { waitingSegments } from '../src/tuning.js';
@@ -28,7 +28,7 @@ type Seen = { readonly atMs: number; readonly number: string };
 export function createCompressor(options: CompressOptions): () => Promise<number> {
   const { redis, shard, crash } = options;
   const clockMs = options.clockMs ?? (() => performance.now());
-  const keys = [shardKeys.state(shard), shardKeys.segments(shard)] as const;
+  const outstanding = shardKeys.segments(shard);
   let seen: Seen[] = [];
   /** Segments up to this number are done. */
   let doneTo = '0';
@@ -38,7 +38,7 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     if (waitedTo === undefined || Number(waitedTo) <= Number(doneTo)) return 0;
     if (!(await takeTurn(redis, shardKeys.compressing(shard), waitingSegments.turnMs))) return 0;
     const members = await redis.zrangebyscore(
-      keys[1],
+      outstanding,
       `(${doneTo}`,
       waitedTo,
       'LIMIT',
@@ -63,7 +63,7 @@ export function createCompressor(options: CompressOptions): () => Promise<number
 
   async function highestThatWaited(): Promise<string | undefined> {
     const nowMs = clockMs();
-    const [newest] = await redis.zrevrange(keys[1], 0, 0);
+    const [newest] = await redis.zrevrange(outstanding, 0, 0);
     const waited = seen.filter(({ atMs }) => nowMs - atMs >= waitingSegments.waitMs).at(-1);
     seen = seen.filter((one) => one === waited || nowMs - one.atMs < waitingSegments.waitMs);
     if (newest !== undefined) seen.push({ atMs: nowMs, number: segmentOfMember(newest).number });
@@ -81,8 +81,9 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     if (rows === null || isCompressed(rows)) return 'unchanged';
     const smaller = await compressRows(rows);
     if (smaller.length >= rows.length) return 'unchanged';
-    const args = [segment.table, segment.number, rows.length, smaller];
-    const result = Number(await runScript(redis, scripts.compressSegment, [...keys, key], args));
+    const args = [member, rows.length, smaller, 0];
+    const keys = keysOfSegment(shard, segment);
+    const result = Number(await runScript(redis, scripts.replaceSegment, keys, args));
     if (result === -1) return 'open';
     if (result === 0) return 'unchanged';
     segmentsCompressed.inc();

@@ -65,7 +65,7 @@ export async function quarantine(
   if ((await keepFailed(options, segment, bad, isExempt)) === 'gone') return;
   crash('bad_rows_kept');
   const remaining = withoutRows(bytes, new Set(bad.map(({ line }) => line)));
-  const taken = await runScript(redis, scripts.quarantine, keysOfSegment(shard, segment), [
+  const taken = await runScript(redis, scripts.replaceSegment, keysOfSegment(shard, segment), [
     memberOf(segment),
     lengthRead,
     remaining,
@@ -73,7 +73,7 @@ export async function quarantine(
   ]);
   crash('bad_rows_taken_out');
   // If another worker removed the rows, that worker has counted them.
-  if (Number(taken) === 0) return;
+  if (Number(taken) !== 1) return;
   rowsQuarantined.inc({ table: tableOf(segment.table) }, bad.length);
   log.error({ segment, rows: bad.length, error: cause }, 'rows were put into failed_events');
 }

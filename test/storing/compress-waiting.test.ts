@@ -9,7 +9,7 @@ import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
 import { createLog } from '../../src/log.js';
 import { readBacklog } from '../../src/redis/backlog.js';
-import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { keysOfSegment, memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { waitingSegments } from '../../src/tuning.js';
 import { createCompressor } from '../../workers/compress-waiting.js';
@@ -171,50 +171,30 @@ test('a worker that read a segment before another one changed it changes nothing
   const segment = await sealedOrders(300);
   const rows = await storedBytes(segment);
   const member = memberOf(segment);
-  const key = shardKeys.segment(0, segment);
-  const compressArgs = async (from: Buffer): Promise<(string | number | Buffer)[]> => [
-    segment.table,
-    segment.number,
-    from.length,
-    await compressRows(from),
-  ];
-  const keysOfCompressing = [shardKeys.state(0), shardKeys.segments(0), key];
-  const keysOfTaking = [shardKeys.state(0), shardKeys.segments(0), shardKeys.segmentRows(0), key];
+  const keys = keysOfSegment(0, segment);
+  const take = (from: Buffer, left: Buffer) =>
+    runScript(redis, scripts.replaceSegment, keys, [member, from.length, left, 1]);
+  const compressed = await compressRows(rows);
+  const compress = (length: number, bytes: Buffer) =>
+    runScript(redis, scripts.replaceSegment, keys, [member, length, bytes, 0]);
   const fewer = rows.subarray(0, rows.lastIndexOf('\n', rows.length - 2) + 1);
-  const late = await compressArgs(rows);
 
-  assert.equal(await runScript(redis, scripts.quarantine, keysOfTaking, [member, rows.length, fewer, 1]), 1);
-  assert.equal(
-    await runScript(redis, scripts.compressSegment, keysOfCompressing, late),
-    0,
-    'rows were taken out',
-  );
+  assert.equal(await take(rows, fewer), 1);
+  assert.equal(await compress(rows.length, compressed), 0, 'rows were taken out');
   assert.deepEqual(await storedBytes(segment), fewer);
 
-  const args = await compressArgs(fewer);
-  assert.equal(await runScript(redis, scripts.compressSegment, keysOfCompressing, args), 1);
-  assert.equal(
-    await runScript(redis, scripts.compressSegment, keysOfCompressing, args),
-    0,
-    'the segment is compressed already',
-  );
-  assert.equal(
-    await runScript(redis, scripts.quarantine, keysOfTaking, [member, rows.length, fewer, 1]),
-    0,
-    'the rows were taken out already',
-  );
+  const smaller = await compressRows(fewer);
+  assert.equal(await compress(fewer.length, smaller), 1);
+  assert.equal(await compress(fewer.length, smaller), 0, 'the segment is compressed already');
+  assert.equal(await take(rows, fewer), 0, 'the rows were taken out already');
   const least = fewer.subarray(0, fewer.lastIndexOf('\n', fewer.length - 2) + 1);
-  assert.equal(await runScript(redis, scripts.quarantine, keysOfTaking, [member, fewer.length, least, 1]), 1);
+  assert.equal(await take(fewer, least), 1);
   const backlog = await readBacklog(redis, 0);
   assert.deepEqual([backlog.rows, backlog.bytes], [298, least.length]);
 
   await store(segment);
-  assert.equal(
-    await runScript(redis, scripts.compressSegment, keysOfCompressing, await compressArgs(least)),
-    0,
-    'the segment is stored',
-  );
-  assert.equal(await redis.exists(key), 0);
+  assert.equal(await compress(least.length, await compressRows(least)), 0, 'the segment is stored');
+  assert.equal(await redis.exists(shardKeys.segment(0, segment)), 0);
 });
 
 test('compression makes room in a full Redis', async () => {
