@@ -98,7 +98,7 @@ async function secondPersonFor(
       action: 'propose_deletion',
       account_id: accountId,
       app_id: appId,
-      details: { users, ...inDetails(caseId) },
+      details: { users, case_id: caseId },
     },
     () => propose(by, wanted),
     {
@@ -143,8 +143,8 @@ function submitAudited(
         users: targets.length,
         ...(wanted.suppress ? { suppress: true } : {}),
         ...(wanted.eraseNow ? { erase: 'now' } : {}),
-        ...inDetails(caseId),
-        ...(proposal === undefined ? {} : { proposed_by: proposal.proposed_by }),
+        case_id: caseId,
+        proposed_by: proposal?.proposed_by,
       },
     },
     async () => {
@@ -183,7 +183,7 @@ async function answerPreview(
       action: 'preview_deletion',
       account_id: accountId,
       app_id: appId,
-      details: { users: targets.length, ...inDetails(caseId) },
+      details: { users: targets.length, case_id: caseId },
     },
     find,
     {
@@ -241,8 +241,3 @@ export type Submitter = Caller & {
   /** How many users the list has of which the submission is a part. */
   readonly ofUsers?: number;
 };
-
-/** The case in the form that details of an audit line have. */
-export function inDetails(caseId: string | undefined) {
-  return caseId === undefined ? {} : { case_id: caseId };
-}

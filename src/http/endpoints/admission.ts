@@ -62,7 +62,7 @@ export type Received = {
 /** A request that has passed the admission. */
 export type Admitted = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
 
-export type Admission = RecordCounts & {
+export type Admission = {
   /** Reads a body, a large one in slices. `owned`: the body stays valid; otherwise it may be changed or freed once this returns. */
   receive(exchange: Exchange, body: Buffer, owned: boolean): void;
   /** Answers with the reason, and counts it. `fields` are added to the answer. */
@@ -70,17 +70,20 @@ export type Admission = RecordCounts & {
   refuseMissingWriteKey(exchange: Exchange, environment: LiveEnvironment): void;
   /** Like `refuse`, and also lists the request as rejected. */
   refuseAndNote(exchange: Exchange, reason: Rejection, admitted: Admitted): void;
-  /** Refuses a request of one group that exceeds a limit. */
-  refuseLimited(
+  /** Refuses a request of one group whose commit has this result. */
+  refuseUncommitted(
     exchange: Exchange,
     environment: LiveEnvironment,
     request: { readonly submission: Submission; readonly records: number },
-    limited: Extract<CommitResult, { kind: 'limited' }>,
+    result: Exclude<CommitResult, { kind: 'committed' }>,
   ): void;
+  refuseUnstored(exchange: Exchange, result: Unstored): void;
   /** Names in the answer the fields that the service ignores, and counts them. */
   noteIgnored(exchange: Exchange, admitted: Admitted, ignored: IgnoredFields): void;
   /** Lists elements of a request as rejected. */
   noteElements(admitted: Admitted, errors: readonly ElementError[], elements: readonly unknown[]): void;
+  countRecords(appId: string, outcomes: RecordOutcomes): void;
+  countLimited(appId: string, limit: string, requests: number, records: number): void;
 };
 
 export type AdmissionSteps = DocumentForm & {
@@ -113,7 +116,8 @@ export function createAdmission(
   { environments, ingestion, counts, rejected }: IngestOptions,
   steps: AdmissionSteps,
 ): Admission {
-  const { countRecords, countStored, countLimited } = createRecordCounts(endpoint, counts);
+  const accepted = recordsAccepted.labels(endpoint);
+  const repeats = recordsRepeated.labels(endpoint);
 
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
@@ -210,12 +214,17 @@ export function createAdmission(
     counts.add(environment.appId, 'ignored_fields', ignored.count);
   }
 
-  const refuseLimited: Admission['refuseLimited'] = (
-    exchange,
-    { appId },
-    request,
-    { limitIndex, waitMs },
-  ) => {
+  function refuseUnstored(exchange: Exchange, result: Unstored): void {
+    if (result.kind === 'failed') return exchange.fail(result.fault);
+    const { kind } = result;
+    const message =
+      kind === 'unknown' ? undefined : `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`;
+    refuse(exchange, rejection(kind, message));
+  }
+
+  const refuseUncommitted: Admission['refuseUncommitted'] = (exchange, { appId }, request, result) => {
+    if (result.kind !== 'limited') return refuseUnstored(exchange, result);
+    const { limitIndex, waitMs } = result;
     const named = request.submission.groups[0]?.limits[limitIndex] as NamedLimit;
     countLimited(appId, named.name, 1, request.records);
     const { max, windowMs } = named.limit;
@@ -224,26 +233,36 @@ export function createAdmission(
     exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
   };
 
+  function countRecords(appId: string, outcomes: RecordOutcomes): void {
+    const { stored, repeated, suppressed, unjoined, errors, mendings } = outcomes;
+    if (stored > 0) accepted.inc(stored);
+    if (repeated > 0) repeats.inc(repeated);
+    if (suppressed > 0) recordsSuppressed.inc({ endpoint }, suppressed);
+    if (unjoined > 0) usersUnjoined.inc(unjoined);
+    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
+    if (mendings.size > 0) counts.addMendings(appId, mendings);
+  }
+
+  function countLimited(appId: string, limit: string, requests: number, records: number): void {
+    requestsLimited.inc({ endpoint, limit }, requests);
+    counts.add(appId, 'limited', records);
+  }
+
   return {
     receive,
     refuse,
     refuseMissingWriteKey,
     refuseAndNote,
-    refuseLimited,
+    refuseUncommitted,
+    refuseUnstored,
     noteIgnored,
     noteElements,
     countRecords,
-    countStored,
     countLimited,
   };
 }
 
-/** Why a request is answered 503 if its commit has this result. */
-export function rejectionOf(result: Extract<CommitResult, { kind: 'overloaded' | 'unknown' }>): Rejection {
-  return result.kind === 'unknown'
-    ? rejection('unknown')
-    : rejection('overloaded', `Nothing was stored: ${result.reason.replaceAll('_', ' ')}.`);
-}
+type Unstored = Extract<CommitResult, { kind: 'failed' | 'overloaded' | 'unknown' }>;
 
 /** Where an endpoint takes messages, a record is a message. */
 type RecordOutcomes = {
@@ -256,38 +275,3 @@ type RecordOutcomes = {
   readonly errors: readonly Pick<Rejection, 'code'>[];
   readonly mendings: ReadonlyMap<Mending, number>;
 };
-
-export type RecordCounts = {
-  countRecords(appId: string, outcomes: RecordOutcomes): void;
-  countStored(): void;
-  countLimited(appId: string, limit: string, requests: number, records: number): void;
-};
-
-function createRecordCounts(
-  endpoint: EndpointName,
-  counts: Pick<TermCounts, 'addMendings' | 'add'>,
-): RecordCounts {
-  const accepted = recordsAccepted.labels(endpoint);
-  const repeats = recordsRepeated.labels(endpoint);
-
-  function countRecords(appId: string, outcomes: RecordOutcomes): void {
-    const { stored, repeated, suppressed, unjoined, errors, mendings } = outcomes;
-    if (stored > 0) accepted.inc(stored);
-    if (repeated > 0) repeats.inc(repeated);
-    if (suppressed > 0) recordsSuppressed.inc({ endpoint }, suppressed);
-    if (unjoined > 0) usersUnjoined.inc(unjoined);
-    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
-    if (mendings.size > 0) counts.addMendings(appId, mendings);
-  }
-
-  function countStored(): void {
-    accepted.inc(1);
-  }
-
-  function countLimited(appId: string, limit: string, requests: number, records: number): void {
-    requestsLimited.inc({ endpoint, limit }, requests);
-    counts.add(appId, 'limited', records);
-  }
-
-  return { countRecords, countStored, countLimited };
-}

@@ -20,13 +20,7 @@ import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
 import { withResult } from '../protocol/slices.js';
-import {
-  type Admitted,
-  admissionGuard,
-  createAdmission,
-  type IngestOptions,
-  rejectionOf,
-} from './admission.js';
+import { type Admitted, admissionGuard, createAdmission, type IngestOptions } from './admission.js';
 import { everyBody, withinAllowance } from './byte-allowance.js';
 
 export type CollectOptions = IngestOptions & {
@@ -73,12 +67,9 @@ export function collectRoutes(options: CollectOptions): Route[] {
   function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
     const { prepared, environment } = request;
     // The groups are in one commit, so if one group has no result, none has.
-    for (const result of results) {
-      if (result.kind === 'failed') return exchange.fail(result.fault);
-      if (result.kind === 'overloaded' || result.kind === 'unknown') {
-        return admission.refuse(exchange, rejectionOf(result));
-      }
-    }
+    for (const result of results)
+      if (result.kind !== 'committed' && result.kind !== 'limited')
+        return admission.refuseUnstored(exchange, result);
     const { answers, limited, ...outcomes } = answerMessages(prepared, results);
     const { appId } = environment;
     const { errors, mendings } = prepared;

@@ -105,11 +105,10 @@ export function underAudit(
   action: Action['action'],
   work: () => Promise<Answer | undefined>,
 ): Promise<Answer | undefined> {
-  const { account_id } = person;
   return audited(
     audit,
     actorOf(person, address),
-    { action, ...(account_id === undefined ? {} : { account_id }), details: {} },
+    { action, account_id: person.account_id, details: {} },
     work,
     { endingOf: (answer) => ({ outcome: answer === undefined ? 'refused' : 'done' }) },
   );

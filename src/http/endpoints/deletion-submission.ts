@@ -189,6 +189,6 @@ async function submitterFor(
   const { confirm_from: confirmFrom } = accounts.get(accountId) ?? {};
   return {
     ...{ accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', submittedBy, actor: caller.actor },
-    ...(submittedBy === 'person' && confirmFrom !== undefined ? { confirmFrom } : {}),
+    confirmFrom: submittedBy === 'person' ? confirmFrom : undefined,
   };
 }

@@ -33,7 +33,6 @@ import {
   createAdmission,
   type IngestOptions,
   type Received,
-  rejectionOf,
   repeatsHeader,
 } from './admission.js';
 import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
@@ -153,16 +152,8 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     result: CommitResult,
     environment: LiveEnvironment,
   ): void {
-    switch (result.kind) {
-      case 'committed':
-        return acknowledge(exchange, prepared, result, environment);
-      case 'limited':
-        return admission.refuseLimited(exchange, environment, prepared, result);
-      case 'failed':
-        return exchange.fail(result.fault);
-      default:
-        return admission.refuse(exchange, rejectionOf(result));
-    }
+    if (result.kind === 'committed') acknowledge(exchange, prepared, result, environment);
+    else admission.refuseUncommitted(exchange, environment, prepared, result);
   }
 
   function acknowledge(
@@ -172,10 +163,6 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     environment: LiveEnvironment,
   ): void {
     const { errors, mendings, records } = prepared;
-    if (letters === 's' && errors.length === 0 && mendings.size === 0) {
-      admission.countStored();
-      return exchange.ok();
-    }
     let [stored, repeated, unjoined] = [0, 0, 0];
     for (let i = 0; i < letters.length; i++) {
       if (letters[i] === 's') stored += 1;

@@ -6,7 +6,6 @@ import { bodies, browserCaches, counts } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/attempts.js';
-import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
@@ -24,7 +23,6 @@ import {
   admissionGuard,
   createAdmission,
   type IngestOptions,
-  rejectionOf,
   repeatsHeader,
 } from './admission.js';
 import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
@@ -100,7 +98,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       const { value } = document as { value: { batch: readonly unknown[] } };
       if (errors.length > 0)
         admission.noteElements(admitted, errors, type === undefined ? value.batch : [value]);
-      if (prepared.kind === 'refused') return answerRejected(exchange, admission, environment, errors);
+      if (prepared.kind === 'refused')
+        return acknowledge(exchange, admission, environment, { ...nothingReady, errors }, { letters: '' });
       const settle = ([result]: readonly CommitResult[]) =>
         exchange.run(answer, exchange, admitted, prepared, result as CommitResult);
       ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
@@ -109,18 +108,9 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     function answer(exchange: Exchange, admitted: Admitted, prepared: Ready, result: CommitResult): void {
       const { submission, recordsOf } = prepared;
       const { environment } = admitted;
-      switch (result.kind) {
-        case 'committed':
-          return acknowledge(exchange, admission, environment, prepared, result);
-        case 'limited': {
-          const request = { submission, records: recordsOf.length };
-          return admission.refuseLimited(exchange, environment, request, result);
-        }
-        case 'failed':
-          return exchange.fail(result.fault);
-        default:
-          return admission.refuse(exchange, rejectionOf(result));
-      }
+      if (result.kind === 'committed') return acknowledge(exchange, admission, environment, prepared, result);
+      const request = { submission, records: recordsOf.length };
+      admission.refuseUncommitted(exchange, environment, request, result);
     }
   }
 
@@ -128,29 +118,12 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
    * A request that has only bad messages is answered 200 too, as Segment does: otherwise libraries send it again and again, or stop their
    * program.
    */
-  function answerRejected(
-    exchange: Exchange,
-    admission: Admission,
-    { appId }: LiveEnvironment,
-    errors: readonly ElementError[],
-  ): void {
-    admission.countRecords(appId, {
-      stored: 0,
-      repeated: 0,
-      suppressed: 0,
-      unjoined: 0,
-      errors,
-      mendings: new Map(),
-    });
-    exchange.reply(200, JSON.stringify({ success: false, accepted: 0, rejected: errors.length, errors }));
-  }
-
   function acknowledge(
     exchange: Exchange,
     admission: Admission,
     { appId }: LiveEnvironment,
-    { recordsOf, errors, mendings }: Ready,
-    { letters }: Extract<CommitResult, { kind: 'committed' }>,
+    { recordsOf, errors, mendings }: Pick<Ready, 'recordsOf' | 'errors' | 'mendings'>,
+    { letters }: { readonly letters: string },
   ): void {
     let [stored, repeated, suppressed, unjoined, at] = [0, 0, 0, 0, 0];
     for (const count of recordsOf) {
@@ -166,7 +139,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     admission.countRecords(appId, { stored, repeated, suppressed, unjoined, errors, mendings });
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.reply(200, '{"success":true}');
-    const body = { success: true, accepted: recordsOf.length, rejected: errors.length, errors };
+    const accepted = recordsOf.length;
+    const body = { success: accepted > 0, accepted, rejected: errors.length, errors };
     exchange.reply(200, JSON.stringify(body));
   }
 
@@ -201,6 +175,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
 }
 
 type Ready = Extract<PreparedSegment, { kind: 'ready' }>;
+const nothingReady = { recordsOf: [], mendings: new Map() };
 
 const withoutExtras = { addBundledMetadata: false, unbundledIntegrations: [], maybeBundledConfigIds: {} };
 const noPlugins = { plan: {}, edgeFunction: {}, metrics: { sampleRate: 0 }, remotePlugins: [] };

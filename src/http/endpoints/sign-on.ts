@@ -139,7 +139,6 @@ async function enter(
     const key = registryKeys.signOnRefusals(digest);
     if ((await countWithin(redis, key, 60_000)) > signOn.refusalsAuditedMax) return work();
   }
-  const accountId = isVouched ? who.accountId : undefined;
   return audited(
     audit,
     {
@@ -149,7 +148,7 @@ async function enter(
     },
     {
       action: 'sign_on',
-      ...(accountId === undefined ? {} : { account_id: accountId }),
+      account_id: isVouched ? who.accountId : undefined,
       details: isVouched ? { role: who.role } : {},
     },
     work,

@@ -221,10 +221,8 @@ function statusOf({ publicBaseUrl }: ExportApiOptions, id: string, complete: boo
 
 function status(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
   const { redis } = options.reading;
-  answerForExport(options, exchange, req, async (request, epoch) => {
-    const complete = await readOnReplicas(redis, registryKeys.exports, () =>
-      isComplete(redis, epoch, request),
-    );
+  answerForExport(options, exchange, req, async (request) => {
+    const complete = await readOnReplicas(redis, registryKeys.exports, () => isReady(options, request));
     exchange.reply(200, JSON.stringify(statusOf(options, request.user_export_id, complete)));
   });
 }
@@ -234,12 +232,12 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
   const gzip = acceptsGzip(req.getHeader('accept-encoding'));
   const wanted = wantedOf(exchange.query);
   const { redis } = options.reading;
-  answerForExport(options, exchange, req, async (request, epoch, caller) => {
+  answerForExport(options, exchange, req, async (request, caller) => {
     if ('code' in wanted) return exchange.refuse(wanted);
     const { keyId, appId } = caller;
     const actor: Actor = { kind: 'api_key', name: keyId, address };
     const watch = (stop: () => void) => options.watchAccess(() => isKeyValid(redis, caller), stop);
-    await sendAudited(options, exchange, request, epoch, actor, { appId, ...wanted, gzip, watch });
+    await sendAudited(options, exchange, request, actor, { appId, ...wanted, gzip, watch });
   });
 }
 
@@ -291,11 +289,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
           return now !== undefined && refusalOf(now.principal, mayRead, request.account_id) === undefined;
         };
         const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
-        await sendAudited(options, exchange, request, loaded(options.submission()).epoch, actor, {
-          ...wanted,
-          gzip,
-          watch,
-        });
+        await sendAudited(options, exchange, request, actor, { ...wanted, gzip, watch });
       });
     },
   };
@@ -308,14 +302,12 @@ async function sendAudited(
   options: ExportApiOptions,
   exchange: Exchange,
   request: StoredExport,
-  epoch: string,
   actor: Actor,
   { appId, ...how }: Sending,
 ): Promise<void> {
-  if (!(await isComplete(options.reading.redis, epoch, request))) {
-    return refuse(exchange, 'not_complete', undefined, 1);
-  }
-  const download = await options.downloads.begin(request.account_id);
+  if (!(await isReady(options, request))) return refuse(exchange, 'not_complete', undefined, 1);
+  const { account_id, user_export_id } = request;
+  const download = await options.downloads.begin(account_id);
   if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
   // The client may have disconnected while the download waited for its turn.
   if (exchange.ended) return download.end();
@@ -324,12 +316,7 @@ async function sendAudited(
     await audited(
       options.audit,
       actor,
-      {
-        action: 'read_export',
-        account_id: request.account_id,
-        ...(appId === undefined ? {} : { app_id: appId }),
-        details: { user_export_id: request.user_export_id },
-      },
+      { action: 'read_export', account_id, app_id: appId, details: { user_export_id } },
       () => sendExport(options.reading, exchange, request, download, how),
       {
         endingOf: (records) => ({ outcome: 'done', details: { records } }),
@@ -346,15 +333,13 @@ function answerForExport(
   options: ExportApiOptions,
   exchange: Exchange,
   req: HttpRequest,
-  answer: (request: StoredExport, epoch: string, caller: Caller) => Promise<void>,
+  answer: (request: StoredExport, caller: Caller) => Promise<void>,
 ): void {
   const id = req.getParameter(0) ?? '';
   answerForCaller(exchange, { ...askedOf(options), ...failingOf(options) }, async (caller) => {
     const request = await findExport(options, id);
-    if (request?.account_id !== caller.accountId) {
-      return refuse(exchange, 'not_found');
-    }
-    await answer(request, loaded(options.submission()).epoch, caller);
+    if (request?.account_id !== caller.accountId) return refuse(exchange, 'not_found');
+    await answer(request, caller);
   });
 }
 
@@ -365,6 +350,10 @@ async function findExport(
 ): Promise<StoredExport | undefined> {
   if (!isRequestId(id)) return undefined;
   return readOnReplicas(redis, registryKeys.exports, () => readExport(redis, id));
+}
+
+function isReady({ reading, submission }: ExportApiOptions, request: StoredExport): Promise<boolean> {
+  return isComplete(reading.redis, loaded(submission()).epoch, request);
 }
 
 function askedOf({ reading, log }: ExportApiOptions): Asked {

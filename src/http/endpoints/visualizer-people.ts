@@ -41,24 +41,17 @@ export function createFindWatcher({ redis, audit, accountOf }: WatcherOptions): 
           accountId !== undefined && refusalOf(principal, commands.watchLive.may, accountId) === undefined
         );
       },
-      underAudit: (appId, work) => {
-        const account_id = accountOf(appId);
-        return audited(
+      underAudit: (appId, work) =>
+        audited(
           audit,
           actor,
-          {
-            action: 'watch_device',
-            app_id: appId,
-            ...(account_id === undefined ? {} : { account_id }),
-            details: {},
-          },
+          { action: 'watch_device', account_id: accountOf(appId), app_id: appId, details: {} },
           work,
           {
             endingOf: (pairing) => ({ outcome: pairing === undefined ? 'refused' : 'done' }),
             outcomeOfError: () => 'unknown',
           },
-        );
-      },
+        ),
     };
   };
 }

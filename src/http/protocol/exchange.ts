@@ -4,34 +4,13 @@
 // answered 500.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { STATUS_CODES } from 'node:http';
 import { overloadedRetrySeconds, receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { exportPieceBytesMax } from '../../tuning.js';
 import { AnswerStream } from './answer-stream.js';
 import type { CallerAddress } from './caller-address.js';
 import { type Framing, readFraming } from './framing.js';
-
-const statusLines: Readonly<Record<number, string>> = {
-  200: '200 OK',
-  201: '201 Created',
-  204: '204 No Content',
-  302: '302 Found',
-  304: '304 Not Modified',
-  400: '400 Bad Request',
-  401: '401 Unauthorized',
-  403: '403 Forbidden',
-  404: '404 Not Found',
-  405: '405 Method Not Allowed',
-  409: '409 Conflict',
-  408: '408 Request Timeout',
-  410: '410 Gone',
-  413: '413 Payload Too Large',
-  415: '415 Unsupported Media Type',
-  429: '429 Too Many Requests',
-  431: '431 Request Header Fields Too Large',
-  500: '500 Internal Server Error',
-  503: '503 Service Unavailable',
-};
 
 export type Headers = readonly (readonly [name: string, value: string])[];
 
@@ -271,7 +250,7 @@ export class Exchange {
       if (this.framing.awaitsContinue) {
         this.#sendHead(status, [['Content-Type', type], ...this.#headers, ...headers]);
       } else {
-        if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
+        if (status !== 200) res.writeStatus(statusLine(status));
         if (body !== undefined) res.writeHeader('Content-Type', type);
         for (const [name, value] of this.#headers) res.writeHeader(name, value);
         for (const [name, value] of headers) res.writeHeader(name, value);
@@ -298,7 +277,7 @@ export class Exchange {
 
   /** Writes status and headers. After a `100 Continue` uWebSockets.js takes only headers, so the status goes before the first one. */
   #sendHead(status: number, headers: Headers): void {
-    const line = statusLines[status] ?? String(status);
+    const line = statusLine(status);
     let prefix = '';
     if (this.framing.awaitsContinue) prefix = `HTTP/1.1 ${line}\r\n`;
     else if (status !== 200) this.#res.writeStatus(line);
@@ -373,6 +352,10 @@ export class Exchange {
     openExchanges.count -= 1;
     if (openExchanges.count === 0) for (const resolve of openExchanges.waiting.splice(0)) resolve();
   }
+}
+
+function statusLine(status: number): string {
+  return `${status} ${STATUS_CODES[status]}`;
 }
 
 const noHeaders: Headers = [];

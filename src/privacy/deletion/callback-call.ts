@@ -3,6 +3,7 @@
 // the status of the answer is read.
 
 import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP } from 'node:net';
@@ -79,11 +80,8 @@ export async function call(
 ): Promise<CallResult> {
   const { isAllowed, msMax = callbacks.callMsMax, nowMs = Date.now } = options;
   const url = new URL(text);
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(), msMax);
-  const inTime = new Promise<CallResult>((settle) => {
-    late.signal.addEventListener('abort', () => settle({ error: 'no_answer_in_time' }), { once: true });
-  });
+  const late = AbortSignal.timeout(msMax);
+  const inTime = once(late, 'abort').then((): CallResult => ({ error: 'no_answer_in_time' }));
   const endsAt = performance.now() + msMax;
   const host = hostOf(url);
   const work = async (): Promise<CallResult> => {
@@ -92,14 +90,9 @@ export async function call(
     // If one of its addresses is not allowed, the whole name is refused.
     if (!addresses.every((each) => isAllowed(host, each))) return { error: 'address_not_allowed' };
     const signature = signatureOf(secret, body, nowMs());
-    return sendToOneOf(addresses, { url, host, body, signature, signal: late.signal }, endsAt);
+    return sendToOneOf(addresses, { url, host, body, signature, signal: late }, endsAt);
   };
-  try {
-    return await Promise.race([work(), inTime]);
-  } finally {
-    clearTimeout(timer);
-    late.abort();
-  }
+  return Promise.race([work(), inTime]);
 }
 
 type Message = {

@@ -93,6 +93,7 @@ function outcomeByDefault(error: unknown): AuditOutcome {
 }
 
 function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLine {
+  const { account_id = '', app_id = '', key_id = '', deletion_request_id = '' } = subjects;
   return {
     at: new Date().toISOString().replace('T', ' ').replace('Z', ''),
     id: randomUUID(),
@@ -101,11 +102,10 @@ function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLi
     actor_name: actor.name,
     address: actor.address,
     action,
-    account_id: '',
-    app_id: '',
-    key_id: '',
-    deletion_request_id: '',
-    ...subjects,
+    account_id,
+    app_id,
+    key_id,
+    deletion_request_id,
     details: JSON.stringify(details),
     outcome: 'begun',
   };
