@@ -8,7 +8,7 @@ import { overloadedRetrySeconds } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import { isOwnFault } from '../../src/http/protocol/failed.js';
-import { listen, type Route, type Server, withoutBody } from '../../src/http/protocol/server.js';
+import { listen, type Route, type Server } from '../../src/http/protocol/server.js';
 import { requestsFailed } from '../../src/metrics.js';
 import { pino } from '../../src/packages/pino.js';
 import { freePort } from '../harness/free-port.js';
@@ -38,7 +38,7 @@ const handlers: Readonly<Record<string, Route['handle']>> = {
   },
   '/half-answered': (exchange) => exchange.reply(200, '{}', [['X', Symbol('no text') as unknown as string]]),
   '/half-answered-behind': (exchange) =>
-    withoutBody(exchange).reply(200, '{}', [['X', Symbol('no text') as unknown as string]]),
+    exchange.dropBody().reply(200, '{}', [['X', Symbol('no text') as unknown as string]]),
   '/right': (exchange) => readJsonBody(exchange, bodyMax, () => exchange.ok()),
 };
 

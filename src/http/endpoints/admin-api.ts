@@ -17,7 +17,7 @@ import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import { readParameters } from '../protocol/query.js';
-import { type Method, type Route, withoutBody } from '../protocol/server.js';
+import type { Method, Route } from '../protocol/server.js';
 import {
   type AdminCaller,
   type AdminCallers,
@@ -75,7 +75,7 @@ function handle(
     attendOrRefuse(exchange, failingAdministration(options.log), reply(found.caller, exchange, give));
   };
   if (!hasBody || exchange.framing.length === 0) {
-    withoutBody(exchange);
+    exchange.dropBody();
     return run(() => (hasBody ? { fields: {}, text: '' } : parametersOf(command, exchange.query)));
   }
   readJsonBody(exchange, bodyBytesMax, (_, bytes, owned) => {

@@ -20,7 +20,6 @@ import type { Exchange } from '../protocol/exchange.js';
 import type { Failing } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
-import { withoutBody } from '../protocol/server.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';
 
 export type AdminCaller = {
@@ -179,7 +178,7 @@ export function rolesText(allowed: Allowed): string {
 }
 
 export function refuseUnread(exchange: Exchange, refused: Promise<Refuse>): void {
-  withoutBody(exchange);
+  exchange.dropBody();
   exchange.attend(refused.then((refuse) => refuse(exchange)));
 }
 

@@ -2,7 +2,7 @@
 
 import type { Log } from '../../log.js';
 import { sharing } from '../../wait.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
   // Adding up the metrics of all processes takes milliseconds, so callers who ask at the same time share one answer.
@@ -12,7 +12,7 @@ export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route
       method: 'get',
       path: '/metrics',
       handle: (exchange) => {
-        withoutBody(exchange);
+        exchange.dropBody();
         return readTogether().then(
           (text) => exchange.reply(200, text, [], 'text/plain; version=0.0.4; charset=utf-8'),
           (error: unknown) => {

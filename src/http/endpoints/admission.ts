@@ -87,7 +87,10 @@ export type Admission = {
 };
 
 export type AdmissionSteps = DocumentForm & {
-  /** Whether the caller may write to the environment; by default every caller may. `value`: the document's value. */
+  /**
+   * Whether the caller may write to the environment; by default every caller may, and an import token lifts no limits. `value`: the
+   * document's value.
+   */
   readonly admits?: (
     environment: LiveEnvironment,
     authorization: string | undefined,
@@ -95,8 +98,6 @@ export type AdmissionSteps = DocumentForm & {
   ) => boolean;
   /** What names the environment, if it is not the field app_id of the document. */
   readonly credentialOf?: (exchange: Exchange, value: unknown) => string | Rejection;
-  /** Whether an import token lifts limits here; other endpoints ignore it. */
-  readonly takesImports?: boolean;
   readonly proceed: (exchange: Exchange, admitted: Admitted) => void;
   /** Why a request is refused, regardless of its environment. */
   readonly refusalOf?: (received: Received) => Rejection | undefined;
@@ -155,7 +156,7 @@ export function createAdmission(
     // Requests without a valid key are not listed, so that they cannot displace those of real producers.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseMissingWriteKey(exchange, found);
-    const token = steps.takesImports ? exchange.framing.importToken : undefined;
+    const token = admits === undefined ? undefined : exchange.framing.importToken;
     const environment = withAllowance(found, token, received.receivedMs);
     if (environment === undefined) return refuse(exchange, noAllowance);
     const reason = refusalOf?.(received);

@@ -9,7 +9,7 @@ import { json, operation, ref } from '../openapi/document.js';
 import { readBasic } from '../protocol/authorization.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 import type { SubmissionOptions } from './accept-deletion.js';
 import { deletionStatusRoutes, type StatusOptions } from './deletion-status.js';
 import { deletionSubmissionRoute } from './deletion-submission.js';
@@ -54,7 +54,7 @@ export function deletionRoutes(options: DeletionApiOptions): Route[] {
 }
 
 function token(options: DeletionApiOptions, exchange: Exchange): void {
-  withoutBody(exchange);
+  exchange.dropBody();
   const credentials = readBasic(exchange.framing.authorization);
   if (credentials === undefined) return wrongApiKey(exchange);
   const network = networkOf(exchange.address);
@@ -80,7 +80,7 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
 
 /** Open to everybody, so that anyone who is shown a certificate can check it. */
 function signingKey(options: DeletionApiOptions, exchange: Exchange): void {
-  withoutBody(exchange);
+  exchange.dropBody();
   answerOrFail(exchange, options, async () => {
     const key = await readSigningKey(options.redis, options.clickhouse);
     exchange.reply(200, JSON.stringify(publicPartOf(key)));

@@ -3,7 +3,7 @@
 
 import { liveSchema, readySchema } from '../../contract/answers.js';
 import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 
 /** Whether the process can take records, and what is missing if it cannot. */
 export type Readiness = { readonly ready: boolean; readonly missing: readonly string[] };
@@ -21,7 +21,7 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
     {
       method: 'get',
       path: '/health/live',
-      handle: (exchange) => withoutBody(exchange).reply(200, '{"live":true}'),
+      handle: (exchange) => exchange.dropBody().reply(200, '{"live":true}'),
       doc: documented({
         id: 'live',
         summary: 'Whether the process answers',
@@ -39,7 +39,7 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
       handle: (exchange) => {
         const { ready, missing } = readiness();
         const body = JSON.stringify({ ready, missing });
-        withoutBody(exchange).reply(ready ? 200 : 503, body);
+        exchange.dropBody().reply(ready ? 200 : 503, body);
       },
       doc: documented({
         id: 'ready',

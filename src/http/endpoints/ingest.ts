@@ -59,7 +59,6 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
   const admission = createAdmission(kind.name, options, {
     list: kind.bulk,
     admits: mayWrite,
-    takesImports: true,
     proceed,
     refusalOf,
   });

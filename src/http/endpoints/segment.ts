@@ -15,7 +15,7 @@ import { anyType, readJsonBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 import { withResult } from '../protocol/slices.js';
 import {
   type Admission,
@@ -69,7 +69,6 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       proceed,
       credentialOf,
       admits,
-      takesImports: true,
     });
     const take = withinAllowance(endpoint, options.largeBodies, admission.receive);
     return {
@@ -151,7 +150,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     const apiKey = req.getParameter(0) ?? '';
     const destination = { apiKey, apiHost, protocol: url.protocol.replace(':', ''), ...withoutExtras };
     const body = { integrations: { 'Segment.io': destination }, ...noPlugins };
-    withoutBody(exchange).reply(200, JSON.stringify(body), cached);
+    exchange.dropBody().reply(200, JSON.stringify(body), cached);
   }
 
   /** What RudderStack's libraries for phones and pages load before they send. Without it they send nothing. */
@@ -160,7 +159,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     const source = { id: writeKey, name: 'Sluice', writeKey, workspaceId: 'sluice', ...onlySource };
     const body = JSON.stringify({ source, updatedAt: onlySource.updatedAt });
     // The write key may have come in a header, so a shared cache would give one client's answer to all others.
-    withoutBody(exchange).reply(200, body, ownCached);
+    exchange.dropBody().reply(200, body, ownCached);
   }
 
   // RudderStack's library for Java ends the path with a slash.

@@ -11,7 +11,7 @@ import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
-import { type Method, type Route, withoutBody } from '../protocol/server.js';
+import type { Method, Route } from '../protocol/server.js';
 import {
   adminGuard,
   cookieNamesOf,
@@ -120,9 +120,9 @@ function routeOf(
       parameter: path.includes(':') ? (req.getParameter(0) ?? '') : '',
     };
     const fault = options.callers.faultOfPage(req);
-    if (fault !== undefined) return fault(withoutBody(exchange));
+    if (fault !== undefined) return fault(exchange.dropBody());
     const found = own === undefined ? undefined : options.callers.find(exchange, req, 'own_access');
-    if (found !== undefined && 'refused' in found) return sessionEnded(withoutBody(exchange));
+    if (found !== undefined && 'refused' in found) return sessionEnded(exchange.dropBody());
     const run = async (fields: Fields) => {
       if (own === undefined) return open(options, request, fields);
       const caller = await found?.caller;
@@ -132,7 +132,7 @@ function routeOf(
       return own(options, request, fields, caller.signedIn);
     };
     if (method === 'get' || exchange.framing.length === 0) {
-      withoutBody(exchange);
+      exchange.dropBody();
       return answerOrFail(options, exchange, () => run({}));
     }
     readJsonBody(exchange, bodies.accessBytesMax, (_, bytes) => {

@@ -25,7 +25,7 @@ import { operation } from '../openapi/document.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/failed.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 import { type CookieNames, cookieNamesOf, readCookie } from './admin-caller.js';
 import { cookieOf, type SignInOptions } from './console-session.js';
 
@@ -82,7 +82,7 @@ function docOf(id: string, summary: string, parameters: readonly string[]): obje
 function begin(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void {
   const fault = options.callers.faultOfPage(req);
   const names = cookieNamesOf(req);
-  withoutBody(exchange);
+  exchange.dropBody();
   if (fault !== undefined) return fault(exchange);
   answer(options, exchange, names, async () => {
     const { url, attempt } = await options.provider.begin(`${options.adminBaseUrl}${returnPath}`);
@@ -97,7 +97,7 @@ function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void
   const kept = readCookie(req, names.attempt);
   const from = { address: exchange.address, agent: req.getHeader('user-agent') };
   const url = new URL(`${options.adminBaseUrl}${returnPath}?${exchange.query}`);
-  withoutBody(exchange);
+  exchange.dropBody();
   if (fault !== undefined) return fault(exchange);
   answer(options, exchange, names, async () => {
     const attempt = kept === undefined ? undefined : readAttempt(loaded(options.secret()), kept, Date.now());

@@ -22,7 +22,6 @@ import type { Exchange } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { parseBody } from '../protocol/parse-body.js';
-import { withoutBody } from '../protocol/server.js';
 import type { Refuse } from './admin-caller.js';
 import { retryAfter } from './rate-limit-headers.js';
 
@@ -110,7 +109,7 @@ export function answerForCaller(
   asked: Asked,
   answer: (caller: Caller) => Promise<void>,
 ): void {
-  withoutBody(exchange);
+  exchange.dropBody();
   const accessToken = readBearer(exchange.framing.authorization);
   if (accessToken === undefined) return unauthorized(exchange);
   answerOrFail(exchange, asked, async () => {
@@ -128,7 +127,7 @@ export function readFromCaller(
   take: (caller: Caller, document: Document) => Promise<void>,
 ): void {
   const accessToken = readBearer(exchange.framing.authorization);
-  if (accessToken === undefined) return unauthorized(withoutBody(exchange));
+  if (accessToken === undefined) return unauthorized(exchange.dropBody());
   // The token is looked up while the body arrives, so the body of a caller without a valid token is never parsed.
   readDocument(exchange, asked, what, findCaller(asked, accessToken), take);
 }

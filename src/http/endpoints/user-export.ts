@@ -30,7 +30,7 @@ import {
   ref,
 } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 import { type AdminCallers, adminGuard, adminTag, refuseUnread, rolesText } from './admin-caller.js';
 import { acceptsGzip, type SendOptions, sendExport, wantedOf } from './export-download.js';
 import {
@@ -274,7 +274,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
       const wanted = wantedOf(exchange.query);
       const found = callers.find(exchange, req);
       if ('refused' in found) return refuseUnread(exchange, found.refused);
-      withoutBody(exchange);
+      exchange.dropBody();
       answerOrFail(exchange, failingOf(options), async () => {
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);

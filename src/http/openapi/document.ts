@@ -13,7 +13,7 @@ import {
 } from '../../contract/limits.js';
 import { type Outcome, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { type Guard, ref } from '../protocol/guard.js';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 
 export { ref };
 
@@ -205,7 +205,7 @@ export function openApiRoute(
   return {
     method: 'get',
     path,
-    handle: (exchange) => withoutBody(exchange).reply(200, text),
+    handle: (exchange) => exchange.dropBody().reply(200, text),
   };
 }
 

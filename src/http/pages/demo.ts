@@ -14,7 +14,7 @@ import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { attendOrRefuse } from '../protocol/failed.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
-import { type Handler, type Route, withoutBody } from '../protocol/server.js';
+import type { Handler, Route } from '../protocol/server.js';
 import { builtRoutes, pageReply } from './pages.js';
 
 export type DemoOptions = {
@@ -58,7 +58,7 @@ export function demoRoutes(options: DemoOptions): Route[] {
         : !mayAsk(req, options.publicBaseUrl)
           ? foreign
           : undefined;
-      withoutBody(exchange);
+      exchange.dropBody();
       if (fault !== undefined) return exchange.refuse(fault);
       attendOrRefuse(exchange, failing, work(exchange));
     };

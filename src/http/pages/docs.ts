@@ -3,7 +3,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Route, withoutBody } from '../protocol/server.js';
+import type { Route } from '../protocol/server.js';
 import { htmlOf } from './markdown.js';
 import { pageReply } from './pages.js';
 
@@ -38,7 +38,7 @@ export function docsRoutes(built: string): Route[] {
   return [['', ''] as const, ...paths.map((path) => [`/${path}`, path] as const)].map(([address, path]) => ({
     method: 'get',
     path: `/docs${address}`,
-    handle: (exchange) => pageReply(withoutBody(exchange), pageOf(path), []),
+    handle: (exchange) => pageReply(exchange.dropBody(), pageOf(path), []),
   }));
 }
 

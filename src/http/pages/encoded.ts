@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import { accepts } from '../protocol/accepts.js';
 import type { Headers } from '../protocol/exchange.js';
-import { type Handler, withoutBody } from '../protocol/server.js';
+import type { Handler } from '../protocol/server.js';
 
 /** One encoding of a file. Each encoding has its own ETag, since their bytes differ. */
 type Form = { readonly encoding: string; readonly body: Buffer; readonly etag: string };
@@ -34,7 +34,7 @@ export function serveEncoded(type: string, cached: string, headers: Headers, bod
   return (exchange, req) => {
     const accepted = req.getHeader('accept-encoding');
     const known = req.getHeader('if-none-match');
-    withoutBody(exchange);
+    exchange.dropBody();
     encoded ??= encode(body);
     exchange.attend(
       encoded.then((forms) => {

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
-import { notFound, type Route, withoutBody } from '../protocol/server.js';
+import { notFound, type Route } from '../protocol/server.js';
 import { serveEncoded } from './encoded.js';
 
 const types: Readonly<Record<string, string>> = {
@@ -62,7 +62,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
       (path): Route => ({
         method: 'get',
         path,
-        handle: (exchange) => pageReply(withoutBody(exchange), html, directives),
+        handle: (exchange) => pageReply(exchange.dropBody(), html, directives),
       }),
     ),
     {
@@ -71,7 +71,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
       // People get a page, programs get JSON.
       handle: (exchange, req) =>
         req.getMethod() === 'get' && req.getHeader('accept').includes('text/html')
-          ? pageReply(withoutBody(exchange), html, directives, 404)
+          ? pageReply(exchange.dropBody(), html, directives, 404)
           : notFound(exchange),
     },
     ...builtRoutes(
@@ -130,7 +130,7 @@ function referenceRoute(html: string): Route {
   return {
     method: 'get',
     path: '/reference',
-    handle: (exchange) => withoutBody(exchange).reply(200, html, headers, 'text/html; charset=utf-8'),
+    handle: (exchange) => exchange.dropBody().reply(200, html, headers, 'text/html; charset=utf-8'),
   };
 }
 

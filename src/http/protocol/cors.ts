@@ -5,7 +5,7 @@
 import type { HttpRequest } from 'uWebSockets.js';
 import { browserCaches } from '../../contract/limits.js';
 import type { Exchange, Headers } from './exchange.js';
-import { notFound, type Route, withoutBody } from './server.js';
+import { notFound, type Route } from './server.js';
 
 /** The header that names the fields of a request that the service does not know. */
 export const ignoredFieldsHeader = 'Sluice-Ignored';
@@ -34,10 +34,12 @@ export function openRoutes(routes: readonly Route[], moreHeaders: readonly strin
 function preflight(exchange: Exchange, req: HttpRequest, sentHeaders: string): void {
   // A page on the internet asks for this before it calls a service in a private network.
   const privateNetwork = req.getHeader('access-control-request-private-network') === 'true';
-  withoutBody(exchange).replyEmpty(204, [
-    ['Access-Control-Allow-Methods', 'POST'],
-    ['Access-Control-Allow-Headers', sentHeaders],
-    ['Access-Control-Max-Age', String(browserCaches.preflightSeconds)],
-    ...(privateNetwork ? ([['Access-Control-Allow-Private-Network', 'true']] as const) : []),
-  ]);
+  exchange
+    .dropBody()
+    .replyEmpty(204, [
+      ['Access-Control-Allow-Methods', 'POST'],
+      ['Access-Control-Allow-Headers', sentHeaders],
+      ['Access-Control-Max-Age', String(browserCaches.preflightSeconds)],
+      ...(privateNetwork ? ([['Access-Control-Allow-Private-Network', 'true']] as const) : []),
+    ]);
 }

@@ -129,12 +129,13 @@ export class Exchange {
    * parser ends its timer when a body ends; and a client that is still sending when the connection closes never sees the answer. A body
    * above `bytesMax` is cut off nevertheless.
    */
-  dropBody(bytesMax: number = receiving.droppedBytesMax): void {
+  dropBody(bytesMax: number = receiving.droppedBytesMax): this {
     const { length } = this.framing;
-    if (length === 0) return;
+    if (length === 0) return this;
     if (length === undefined || length > bytesMax) this.#closeAfter = true;
     this.#bodyPending = !this.#closeAfter;
     this.#res.onData((_, last) => this.#noteChunk(last));
+    return this;
   }
 
   #noteChunk(last: boolean): void {

@@ -99,7 +99,7 @@ function addRoutes(
     const allow = [['Allow', methods.join(', ')]] as const;
     const headers = ofPath.find((route) => route.headers !== undefined)?.headers;
     const reason = rejection('method_not_allowed');
-    const handle: Handler = (exchange) => withoutBody(exchange).refuse(reason, {}, allow);
+    const handle: Handler = (exchange) => exchange.dropBody().refuse(reason, {}, allow);
     add({ method: 'any', path, handle, ...(headers === undefined ? {} : { headers }) });
   }
   if (!routes.some(({ path }) => path === '/*')) add({ method: 'any', path: '/*', handle: notFound });
@@ -123,18 +123,12 @@ function timeOf(path: string): (status: number, ms: number) => void {
 
 function refuseHeaders(exchange: Exchange): void {
   const reason = `The headers must have at most ${headerBound.bytesMax} bytes: cookies or a proxy's tokens may be too long.`;
-  withoutBody(exchange).refuse(rejection('headers_too_large', reason));
+  exchange.dropBody().refuse(rejection('headers_too_large', reason));
 }
 
 /** Answers 404. */
 export function notFound(exchange: Exchange): void {
-  withoutBody(exchange).refuse(rejection('not_found'));
-}
-
-/** Drops the body. For requests whose body is not read. */
-export function withoutBody(exchange: Exchange): Exchange {
-  exchange.dropBody();
-  return exchange;
+  exchange.dropBody().refuse(rejection('not_found'));
 }
 
 async function assertPortFree(host: string, port: number, variable: string): Promise<void> {

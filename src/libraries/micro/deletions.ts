@@ -9,7 +9,7 @@ import { submissions } from '../../http/endpoints/deletion-submission.js';
 import { publicApi, readDocument, unauthorized, wrongApiKey } from '../../http/endpoints/token-caller.js';
 import { readBasic, readBearer } from '../../http/protocol/authorization.js';
 import type { Exchange } from '../../http/protocol/exchange.js';
-import { notFound, type Route, withoutBody } from '../../http/protocol/server.js';
+import { notFound, type Route } from '../../http/protocol/server.js';
 import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import { readSubmission, targetsOf } from '../../privacy/deletion/targets.js';
@@ -29,7 +29,7 @@ export function deletionRoutes({ publicBaseUrl, events, log }: DeletionOptions):
   const requests = new Map<string, Request & { readonly appId: string }>();
 
   function token(exchange: Exchange): void {
-    withoutBody(exchange);
+    exchange.dropBody();
     const { name, password } = readBasic(exchange.framing.authorization) ?? { name: '', password: '' };
     if (!/^\d{1,20}$/.test(name) || password === '') return wrongApiKey(exchange);
     const accessToken = randomBytes(32).toString('base64url');
@@ -42,7 +42,7 @@ export function deletionRoutes({ publicBaseUrl, events, log }: DeletionOptions):
 
   function submit(exchange: Exchange): void {
     const appId = appIdOf(exchange);
-    if (appId === undefined) return unauthorized(withoutBody(exchange));
+    if (appId === undefined) return unauthorized(exchange.dropBody());
     const caller: Caller = { accountId: appId, appId, keyId: '', keyCreatedAt: '' };
     readDocument(exchange, { log }, submissions, Promise.resolve(caller), async (_, document) =>
       accept(exchange, appId, document),
@@ -87,12 +87,12 @@ export function deletionRoutes({ publicBaseUrl, events, log }: DeletionOptions):
 
   function status(exchange: Exchange, id: string): void {
     const appId = appIdOf(exchange);
-    if (appId === undefined) return unauthorized(withoutBody(exchange));
+    if (appId === undefined) return unauthorized(exchange.dropBody());
     const request = requests.get(id);
     if (request?.appId !== appId) return notFound(exchange);
     const { deletion_request_id, submitted_at, reference, users } = request;
     const body = { deletion_request_id, status: 'complete', submitted_at, reference, users: users.length };
-    withoutBody(exchange).reply(200, JSON.stringify({ ...body, completed_at: submitted_at }));
+    exchange.dropBody().reply(200, JSON.stringify({ ...body, completed_at: submitted_at }));
   }
 
   return [

@@ -15,7 +15,7 @@ import { sdkRoutes } from '../../http/pages/sdk.js';
 import { openToPages } from '../../http/protocol/cors.js';
 import type { Exchange } from '../../http/protocol/exchange.js';
 import { readParameters } from '../../http/protocol/query.js';
-import { listen, notFound, type Route, type Server, withoutBody } from '../../http/protocol/server.js';
+import { listen, notFound, type Route, type Server } from '../../http/protocol/server.js';
 import { eventIdOfKey } from '../../ingest/event-id.js';
 import { createLimitKeys } from '../../ingest/limit-key.js';
 import type { Log } from '../../log.js';
@@ -129,7 +129,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
 
   /** Answers with the kept entries, from the oldest. Each query parameter is a field and the value that it must have. */
   function show(exchange: Exchange, name: string, list: List): void {
-    const wanted = readParameters(withoutBody(exchange).query);
+    const wanted = readParameters(exchange.dropBody().query);
     if ('code' in wanted) return exchange.refuse(wanted);
     const entries = list
       .all()
@@ -138,7 +138,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
   }
 
   function reset(exchange: Exchange): void {
-    const wanted = readParameters(withoutBody(exchange).query);
+    const wanted = readParameters(exchange.dropBody().query);
     const validation = 'code' in wanted ? undefined : (wanted.get('validation') ?? 'strict');
     if (validation !== 'strict' && validation !== 'lenient')
       return exchange.refuse(rejection('invalid_parameter', 'validation must be strict or lenient.'));
