@@ -2,7 +2,7 @@
 
 import { administration } from '../contract/limits.js';
 import type { AdminContext } from '../operations/context.js';
-import { isCopiedInTime, NotCopied } from '../registry/mirror.js';
+import { isCopiedInTime, NotCopied } from '../registry/second-copy.js';
 
 /** If ClickHouse does not take the copy in time, the result says so, and a worker makes the copy when ClickHouse is back. */
 export async function copied<Result extends object>(

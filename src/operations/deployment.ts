@@ -14,7 +14,7 @@ import { storedTable } from '../clickhouse/tables.js';
 import { AdministrationError } from '../contract/errors.js';
 import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
-import { restoreSuppressions } from '../privacy/suppression/mirror.js';
+import { restoreSuppressions } from '../privacy/suppression/second-copy.js';
 import { claimBucketCount } from '../redis/claim-window.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
@@ -33,9 +33,9 @@ import {
   versionAfterLoss,
   withLoading,
 } from '../registry/loading.js';
-import { type MirroredRegistry, readMirror } from '../registry/mirror.js';
 import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { readRegistry } from '../registry/registry.js';
+import { type CopiedRegistry, readSecondCopy } from '../registry/second-copy.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
 import { readSeen, seenNothing } from '../registry/witness-copies.js';
 import { untilNoInsertRuns } from './running-inserts.js';
@@ -112,9 +112,9 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const { clickhouse, crash } = options;
   await options.checkLoad?.();
   await syncReplicas(clickhouse, secondCopies);
-  const mirror = await readMirror(clickhouse);
-  const mirrored = mirror.documents[deploymentKey];
-  if (mirrored === undefined) {
+  const copy = await readSecondCopy(clickhouse);
+  const copied = copy.documents[deploymentKey];
+  if (copied === undefined) {
     await options.checkCreation?.();
     await checkEmpty(clickhouse);
     const witness = await loadWitness(clickhouse, loading);
@@ -126,13 +126,13 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   }
   await clearLeftovers(options.redis, loading);
   const witness = await loadWitness(clickhouse, loading);
-  const registry = await restoreDocuments(loading, mirror);
+  const registry = await restoreDocuments(loading, copy);
   crash('documents_restored');
   // Before the shards, since they accept commits as soon as they are loaded.
   const suppressions = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
-  const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
-  takeOverShardServers(clickhouse, mirror, loaded.deployment.shards);
+  const loaded: Loaded = { how: 'restored', deployment: JSON.parse(copied) as Deployment };
+  takeOverShardServers(clickhouse, copy, loaded.deployment.shards);
   await loadShards(options, loaded, loading, { suppressions, registry, witness });
   crash('shards_restored');
   await options.restoreMore?.(loading);
@@ -201,9 +201,9 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
 }
 
 /** Takes over which server has which shard: to load the shards, this process must know where their rows are. */
-function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegistry, shards: number): void {
+function takeOverShardServers(clickhouse: ClickHouseClient, copy: CopiedRegistry, shards: number): void {
   const servers = serversOf(clickhouse);
-  const text = mirror.documents[shardServersKey];
+  const text = copy.documents[shardServersKey];
   if (text === undefined) return;
   const document = JSON.parse(text) as ShardServers;
   checkShardServers(document, shards, servers.all.length);
@@ -252,10 +252,10 @@ async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Prom
 }
 
 /** Loads the registry's documents. Settles with the version that it gave them. */
-async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
+async function restoreDocuments(loading: Loading, copy: CopiedRegistry): Promise<string> {
   // Never a version that the lost registry had: a process may still hold documents under it.
-  const version = versionAfterLoss(loading, mirror.version);
-  const entries = Object.entries(mirror.documents);
+  const version = versionAfterLoss(loading, copy.version);
+  const entries = Object.entries(copy.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
     await loading.write([
       ['HSET', registryKeys.documents, ...call.flat()],

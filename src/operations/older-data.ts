@@ -16,13 +16,13 @@ import {
   readUnfinishedMembers,
   updateDeletion,
 } from '../privacy/deletion/request.js';
-import { copySuppressions } from '../privacy/suppression/mirror.js';
+import { copySuppressions } from '../privacy/suppression/second-copy.js';
 import { hashPieces } from '../redis/hash-pieces.js';
 import { registryKeys } from '../redis/keys.js';
 import type { Lease } from '../redis/lease.js';
-import { readMirror } from '../registry/mirror.js';
 import { copyChanges, kindsOfCopies, listUncopied } from '../registry/outbox.js';
 import { readLoadedRegistry } from '../registry/registry.js';
+import { readSecondCopy } from '../registry/second-copy.js';
 import { stateLoads } from '../tuning.js';
 import { succeeds } from '../wait.js';
 import type { AdminContext } from './context.js';
@@ -125,7 +125,7 @@ export async function resetDeletions({ redis }: AdminContext): Promise<void> {
 export async function renewSecondCopies(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
   await copySuppressions(redis, clickhouse);
-  const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
+  const ofBackup = Object.keys((await readSecondCopy(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
   for (const some of inBatches(documents, stateLoads.documentsPerCallMax)) {
     await listUncopied(redis, kindsOfCopies.document, some);

@@ -25,13 +25,13 @@ import { createLog } from '../../src/log.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/operations/deployment.js';
 import { showState } from '../../src/operations/recover.js';
 import { Redis } from '../../src/packages/ioredis.js';
-import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import {
   type DeletionRequest,
   endDeletion,
   markTargetsLost,
   readDeletion,
 } from '../../src/privacy/deletion/request.js';
+import { restoreDeletions } from '../../src/privacy/deletion/second-copy.js';
 import { readExport } from '../../src/privacy/export/request.js';
 import { publishSuppressionVersion, suppressNames } from '../../src/privacy/suppression/change.js';
 import { lookUpSuppression } from '../../src/privacy/suppression/look-up.js';
@@ -43,9 +43,9 @@ import { readBackups } from '../../src/registry/backups.js';
 import { deploymentKey } from '../../src/registry/documents.js';
 import { followEnvironments, type LiveEnvironment } from '../../src/registry/environments.js';
 import { LoadInterrupted, type Loading } from '../../src/registry/loading.js';
-import { readMirror } from '../../src/registry/mirror.js';
 import { copyChanges, kindsOfCopies, listEarlier, listUncopied } from '../../src/registry/outbox.js';
 import { changeRegistry, readRegistry } from '../../src/registry/registry.js';
+import { readSecondCopy } from '../../src/registry/second-copy.js';
 import { hashSecret } from '../../src/registry/secrets.js';
 import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
@@ -236,14 +236,14 @@ test('copies and removes nothing if Redis is emptied but still lists documents t
   await load();
   await createDemoAccount(redis);
   await copyChanges(redis, clickhouse);
-  const mirror = await readMirror(clickhouse);
-  const keys = Object.keys(mirror.documents);
+  const copy = await readSecondCopy(clickhouse);
+  const keys = Object.keys(copy.documents);
   assert.ok(keys.length > 1);
 
   await redis.flushall();
   await listUncopied(redis, kindsOfCopies.document, keys);
   await assert.rejects(copyChanges(redis, clickhouse), StateNotLoaded);
-  assert.deepEqual(await readMirror(clickhouse), mirror);
+  assert.deepEqual(await readSecondCopy(clickhouse), copy);
   assert.equal(await redis.zcard(registryKeys.uncopied), keys.length);
 });
 
@@ -326,7 +326,7 @@ test('a first start that was interrupted before the epoch is finished by the nex
   await clickhouse.command({ query: 'TRUNCATE TABLE registry' });
   await redis.hset(registryKeys.documents, deploymentKey, document);
   assert.deepEqual(await load(), { how: 'created', deployment });
-  assert.equal((await readMirror(clickhouse)).documents[deploymentKey], document);
+  assert.equal((await readSecondCopy(clickhouse)).documents[deploymentKey], document);
   assert.equal((await load()).how, 'found');
 });
 
@@ -734,7 +734,7 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   );
   await copying;
   await copyChanges(redis, clickhouse);
-  const { documents } = await readMirror(clickhouse);
+  const { documents } = await readSecondCopy(clickhouse);
   for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
   assert.equal(await redis.zcard(registryKeys.uncopied), 0);
 });
@@ -747,7 +747,7 @@ test('what a dying worker has copied is copied again', async () => {
   assert.ok((await redis.zcard(registryKeys.uncopied)) > 0);
   await copyChanges(redis, clickhouse);
   assert.equal(await redis.zcard(registryKeys.uncopied), 0);
-  assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
+  assert.ok((await readSecondCopy(clickhouse)).documents[`account:${account_id}`] !== undefined);
 });
 
 test('a document that changes while it is copied, without a version of the registry, is copied again', async () => {
@@ -766,7 +766,7 @@ test('a document that changes while it is copied, without a version of the regis
   await copying;
   assert.equal(await redis.zcard(registryKeys.uncopied), 1);
   await copyChanges(redis, clickhouse);
-  assert.equal((await readMirror(clickhouse)).documents['key_use:a'], '{"used_at":"2"}');
+  assert.equal((await readSecondCopy(clickhouse)).documents['key_use:a'], '{"used_at":"2"}');
   assert.equal(await redis.zcard(registryKeys.uncopied), 0);
 });
 
@@ -788,7 +788,7 @@ test('a document that was changed back while it was copied is copied again, sinc
   await copying;
   await copyChanges(redis, clickhouse);
   assert.equal(
-    (await readMirror(clickhouse)).documents['account:1'],
+    (await readSecondCopy(clickhouse)).documents['account:1'],
     await redis.hget(registryKeys.documents, 'account:1'),
   );
 });
@@ -845,7 +845,7 @@ test('what an earlier build has left uncopied reaches ClickHouse', async () => {
 
   await listEarlier(redis);
   await copyChanges(redis, clickhouse);
-  assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
+  assert.ok((await readSecondCopy(clickhouse)).documents[`account:${account_id}`] !== undefined);
   const counts = await clickhouse.query({
     query: `SELECT (SELECT count() FROM deletion_requests WHERE request_id = 'waiting') AS requests,
       (SELECT count() FROM suppressed_names WHERE account_id = '${account_id}') AS names,
@@ -873,7 +873,7 @@ test('a table that ClickHouse does not write into holds up no other kind of seco
   try {
     await copyChanges(redis, clickhouse, { kind: kindsOfCopies.deletion });
     await assert.rejects(copyChanges(redis, clickhouse), /suppressed_names/);
-    assert.ok((await readMirror(clickhouse)).documents[`account:${account_id}`] !== undefined);
+    assert.ok((await readSecondCopy(clickhouse)).documents[`account:${account_id}`] !== undefined);
     assert.deepEqual(await redis.zrange(registryKeys.uncopied, '0', '-1'), changes.toSorted());
   } finally {
     await clickhouse.command({ query: 'RENAME TABLE suppressed_names_away TO suppressed_names' });
@@ -913,7 +913,7 @@ test('waiting changes of the registry are copied in one insert, since one change
   });
   await copyChanges(redis, gated);
   assert.equal(inserts, 1);
-  assert.ok(Object.keys((await readMirror(clickhouse)).documents).length > 1_500);
+  assert.ok(Object.keys((await readSecondCopy(clickhouse)).documents).length > 1_500);
   assert.equal(await redis.zcard(registryKeys.uncopied), 0);
 });
 

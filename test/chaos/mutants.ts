@@ -251,7 +251,7 @@ export const mutants: readonly Mutant[] = [
     name: 'restores no suppressions',
     patches: [
       [
-        'src/privacy/suppression/mirror.js',
+        'src/privacy/suppression/second-copy.js',
         'const accounts = await readAccounts(clickhouse);',
         'const accounts = [];',
       ],

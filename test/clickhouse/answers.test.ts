@@ -18,13 +18,13 @@ import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
 import { readNotedPlans } from '../../src/clickhouse/staging.js';
 import { isInsertRunning, isStored } from '../../src/clickhouse/store.js';
-import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import { readFoundRows } from '../../src/privacy/deletion/round-counts.js';
 import { countLeft } from '../../src/privacy/deletion/round-keys.js';
 import { createRoundTables, type RoundTables, recordSizes } from '../../src/privacy/deletion/round-tables.js';
-import { restoreSuppressions } from '../../src/privacy/suppression/mirror.js';
+import { restoreDeletions } from '../../src/privacy/deletion/second-copy.js';
+import { restoreSuppressions } from '../../src/privacy/suppression/second-copy.js';
 import type { Loading } from '../../src/registry/loading.js';
-import { readMirror } from '../../src/registry/mirror.js';
+import { readSecondCopy } from '../../src/registry/second-copy.js';
 import type { Answer, Choice } from '../harness/clickhouse-gate.js';
 import { startGatedStores } from '../support/stores.js';
 
@@ -141,7 +141,8 @@ const decisions: Readonly<
   'a deletion has left nothing': async (client, tables) =>
     (await countLeft(client, tables, 'stored_events')).size === 0,
   'a deletion reaches no rows': async (client, tables) => (await readFoundRows(client, tables)).size === 0,
-  'there is no deployment': async (client) => Object.keys((await readMirror(client)).documents).length === 0,
+  'there is no deployment': async (client) =>
+    Object.keys((await readSecondCopy(client)).documents).length === 0,
   'no key is taken': async (client) => {
     const keys = { rows: [0], bytes: Buffer.alloc(keyBytes, 1), count: 1 };
     return (await lookUpKeys(client, 0, 'events', keys)).ownerOf(0) === undefined;

@@ -147,7 +147,7 @@ test('answers nobody that a key or a token is wrong while it knows none, and kee
   const listed = await sluice.admin('keys', 'list', account.appIds[0] ?? '');
   const [{ last_used_at } = { last_used_at: null }] = listed as { last_used_at: string | null }[];
   assert.ok(last_used_at);
-  await untilMirrored();
+  await untilCopied();
   await redis.flushall();
   const authorization = basic(account.appIds[0] ?? '', account.apiKey);
   const answers = [
@@ -171,7 +171,7 @@ test('answers nobody that a key or a token is wrong while it knows none, and kee
 
 test('a process that kept the lost registry accepts nothing for an environment that no longer exists', async () => {
   const api = sluice.api[0] ?? assert.fail();
-  await untilMirrored();
+  await untilCopied();
   const statuses: number[] = [];
   let appId = '';
   const send = async () => {
@@ -204,7 +204,7 @@ test('a process that kept the lost registry accepts nothing for an environment t
 });
 
 /** Settles when ClickHouse has every document of the registry. */
-async function untilMirrored(): Promise<void> {
+async function untilCopied(): Promise<void> {
   await until(async () => (await redis.zcard(registryKeys.uncopied)) === 0, 'ClickHouse has all documents');
 }
 

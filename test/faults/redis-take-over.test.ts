@@ -76,7 +76,7 @@ async function untilAllStored(): Promise<void> {
 }
 
 /** How many documents ClickHouse lacks. */
-async function countUnmirrored(): Promise<number> {
+async function countUncopied(): Promise<number> {
   const connection = connectTestRedis((await redis.primary()).url);
   try {
     return await connection.zcard(registryKeys.uncopied);
@@ -202,7 +202,7 @@ test('servers that all lost their disks accept records once the state was loaded
   const producer = await newProducer(sluice);
   assert.equal((await producer.send(sluice.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   await untilAllStored();
-  await until(async () => (await countUnmirrored()) === 0, {
+  await until(async () => (await countUncopied()) === 0, {
     deadlineMs: 30_000,
     what: 'ClickHouse has the registry',
   });

@@ -19,7 +19,7 @@ import { rebuildText } from '../../src/redis/key-rebuild.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { type ShardServers, shardServersKey } from '../../src/registry/documents.js';
-import { readMirror } from '../../src/registry/mirror.js';
+import { readSecondCopy } from '../../src/registry/second-copy.js';
 import { refreshShardTable } from '../../src/registry/shard-servers.js';
 import { type IndexOptions, indexKeys } from '../../workers/index-keys.js';
 import { createTestAccount } from '../harness/accounts.js';
@@ -286,7 +286,7 @@ test('before a move changes a server, the second copy records that the move cann
   gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
   const moving = moveThrough(1);
   await isHeld(gates[1]);
-  const { documents } = await readMirror(clients[0]);
+  const { documents } = await readSecondCopy(clients[0]);
   const { moves } = JSON.parse(documents[shardServersKey] ?? '') as ShardServers;
   assert.deepEqual(
     moves?.map(({ stage, unchanged_by }) => [stage, unchanged_by]),

@@ -11,7 +11,7 @@ import { userIdOfAnonymousId } from '../../src/contract/user-id.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { suppressNames } from '../../src/privacy/suppression/change.js';
-import { copySuppressions } from '../../src/privacy/suppression/mirror.js';
+import { copySuppressions } from '../../src/privacy/suppression/second-copy.js';
 import { freeUsers, suppressUsers } from '../../src/privacy/suppression/submit.js';
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';

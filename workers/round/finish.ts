@@ -3,8 +3,8 @@
 import { inBatches } from '../../src/batches.js';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
 import { purgeTargets } from '../../src/privacy/deletion/kept-targets.js';
-import { mirrorCompleted } from '../../src/privacy/deletion/mirror.js';
 import { completeDeletion, type DeletionRequest } from '../../src/privacy/deletion/request.js';
+import { copyCompleted } from '../../src/privacy/deletion/second-copy.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { mastersOf } from '../../src/redis/client.js';
 import { emptySlowLogs } from '../../src/redis/deleted-data.js';
@@ -75,7 +75,7 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
       ...(callbacks.has(request.account_id) ? { callback: { state: 'pending', tries: [] } } : {}),
     }),
   );
-  await mirrorCompleted(redis, clickhouse, completed);
+  await copyCompleted(redis, clickhouse, completed);
   crash('completion_copied');
   for (const batch of inBatches(completed, deletionRounds.writesAtOnceMax)) {
     await Promise.all(

@@ -18,7 +18,7 @@ import {
 import { recoverState, showState } from '../../operations/recover.js';
 import { checkNoneBegun, checkNoneUnfinished } from '../../operations/restore/plan.js';
 import { restoreBackup } from '../../operations/restore/restore-backup.js';
-import { restoreDeletions } from '../../privacy/deletion/mirror.js';
+import { restoreDeletions } from '../../privacy/deletion/second-copy.js';
 import type { Loading } from '../../registry/loading.js';
 import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { readRegistry } from '../../registry/registry.js';

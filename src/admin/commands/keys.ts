@@ -12,7 +12,7 @@ import { createWriteKey, listWriteKeys, revokeWriteKey } from '../../accounts/wr
 import { administration } from '../../contract/limits.js';
 import { administrators, everyone } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
-import { assertCopyable } from '../../registry/mirror.js';
+import { assertCopyable } from '../../registry/second-copy.js';
 import { does, optional, shows, text } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
 

@@ -10,8 +10,8 @@ import {
   type KeyOf,
   shardServersKey,
 } from '../../registry/documents.js';
-import { readMirror } from '../../registry/mirror.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
+import { readSecondCopy } from '../../registry/second-copy.js';
 import { checkNoMove } from '../backups.js';
 import type { Begun, Restore } from './plan.js';
 
@@ -24,7 +24,7 @@ export type BackedUp = {
 };
 
 export async function readBackedUp({ restored, name }: Restore): Promise<BackedUp> {
-  const { documents } = await readMirror(restored[0]);
+  const { documents } = await readSecondCopy(restored[0]);
   const read = <Kind extends keyof Documents>(key: KeyOf<Kind>): Documents[Kind] | undefined =>
     documents[key] === undefined ? undefined : JSON.parse(documents[key]);
   return {

@@ -8,7 +8,7 @@ import { type AllServers, serversOf } from '../../clickhouse/servers.js';
 import { BackupFailed, readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import type { CrashPoint } from '../../crash-point.js';
-import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
+import { suppressedNamesTable } from '../../privacy/suppression/second-copy.js';
 import { registryKeys } from '../../redis/keys.js';
 import type { Lease } from '../../redis/lease.js';
 import type { AdminContext } from '../context.js';

@@ -18,7 +18,7 @@ import { registryKeys } from '../../redis/keys.js';
 import { withProcessLock } from '../../redis/lease.js';
 import { shardServersKey } from '../../registry/documents.js';
 import { withLoading } from '../../registry/loading.js';
-import { readMirror } from '../../registry/mirror.js';
+import { readSecondCopy } from '../../registry/second-copy.js';
 import { forgetKept } from '../../registry/witness-copies.js';
 import { checkAllReachable, checkName, checkPlainTables } from '../backups.js';
 import type { AdminContext } from '../context.js';
@@ -147,7 +147,7 @@ async function loadIfEmpty({ context, load }: Restore): Promise<string> {
 }
 
 async function isKnown({ clickhouse }: AdminContext): Promise<boolean> {
-  return Object.keys((await readMirror(clickhouse)).documents).length > 0;
+  return Object.keys((await readSecondCopy(clickhouse)).documents).length > 0;
 }
 
 /** Exchanges the tables while no round of deletions runs, and drops what they replace. */

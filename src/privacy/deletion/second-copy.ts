@@ -16,7 +16,7 @@ import { type TargetList, targetOfColumns, weightOfList } from './targets.js';
 import { targetTable } from './user-tables.js';
 
 /** Copies requests that are about to be marked complete in Redis, so that no caller learns of a completion that could be lost. */
-export async function mirrorCompleted(
+export async function copyCompleted(
   redis: Redis,
   clickhouse: ClickHouseClient,
   requests: readonly DeletionRequest[],
@@ -64,10 +64,10 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   return count;
 }
 
-type MirroredRequest = { readonly document: string; readonly counted: bigint };
+type CopiedRequest = { readonly document: string; readonly counted: bigint };
 
 /** Yields the latest form of every request in the second copy, with its version. */
-async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<MirroredRequest> {
+async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<CopiedRequest> {
   const rows = streamRows<{ document: string; version: string }>(clickhouse, {
     query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
       FROM deletion_requests GROUP BY request_id`,

@@ -37,10 +37,10 @@ export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number
   if (!(await succeeds(answer))) throw new NotCopied(false);
 }
 
-export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };
+export type CopiedRegistry = { readonly version: string; readonly documents: Record<string, string> };
 
 /** The second copy: every document's latest form, and the highest version. */
-export async function readMirror(clickhouse: ClickHouseClient): Promise<MirroredRegistry> {
+export async function readSecondCopy(clickhouse: ClickHouseClient): Promise<CopiedRegistry> {
   const rows = await readRows<{ document_key: string; document: string; version: string }>(clickhouse, {
     query: `SELECT document_key, argMax(registry.document, (registry.version, written_at)) AS document, toString(max(registry.version)) AS version
       FROM registry GROUP BY document_key`,
