@@ -27,7 +27,6 @@ export class KeyIndexIncomplete extends Error {
 export type Checked = {
   /** The segment's bytes without repeats. */
   readonly bytes: Buffer;
-  /** The number of repeated records. */
   readonly repeats: number;
   /** Their number by environment. */
   readonly repeatsOf: ReadonlyMap<string, number>;

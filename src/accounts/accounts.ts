@@ -121,7 +121,6 @@ export type EnvironmentSettings = {
   readonly limits?: Partial<Record<LimitName, number | 'none' | 'default'>>;
   /** Identities to allow in addition to those already allowed. */
   readonly allowIdentities?: readonly string[];
-  /** Identities to allow no longer. */
   readonly disallowIdentities?: readonly string[];
   /** Replaces the list. */
   readonly origins?: 'any' | readonly string[];

@@ -466,7 +466,6 @@ export const administrationAnswers = {
         identity: orNull(text),
         user_ids: texts,
         has_more_user_ids: flag,
-        /** The number of properties. */
         properties: count,
         events: amount,
         /** Null without events. */

@@ -21,7 +21,6 @@ export const lengths = {
 
 export const arrayDelimiter = '||';
 
-/** Keys that an event's properties must not use. */
 export const reservedEventPropertyKeys: ReadonlySet<string> = new Set([
   'user_id',
   'session_id',
@@ -31,7 +30,6 @@ export const reservedEventPropertyKeys: ReadonlySet<string> = new Set([
 /** The same for events that the client library records itself: there it sets the name of the screen. */
 export const reservedAutocapturedPropertyKeys: ReadonlySet<string> = new Set(['user_id', 'session_id']);
 
-/** Keys that user properties must not use. */
 export const reservedUserPropertyKeys: ReadonlySet<string> = new Set(['user_id']);
 
 export const counts = {
@@ -40,7 +38,6 @@ export const counts = {
   bulkUsersMax: 1000,
   /** Messages of the client library in one request. */
   collectMessagesMax: 1000,
-  /** Messages of Segment's protocol in one request. */
   segmentMessagesMax: 1000,
   deletionTargetsMax: 10_000,
   lookupUsersMax: 1000,

@@ -15,7 +15,6 @@ import { createSpareBuffers } from '../spare-buffers.js';
 import { commitBatches } from '../tuning.js';
 import { type Group, lettersByGroup, packGroups } from './pack.js';
 
-/** The result of a group. */
 export type CommitResult =
   /**
    * One letter per record: `s` stored, `r` repeat, `k` skipped because its user is suppressed, `u` skipped and its anonymous user
@@ -216,7 +215,6 @@ export function createAttempts(options: AttemptOptions): Attempts {
 
 type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };
 
-/** The same result for each of the groups. */
 export function forAll(groups: readonly unknown[], result: CommitResult): CommitResult[] {
   return groups.map(() => result);
 }

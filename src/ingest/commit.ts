@@ -25,7 +25,6 @@ export type Committer = {
   close(): Promise<void>;
 };
 
-/** A request in the queue. */
 type Waiting = Queued & {
   readonly submission: Submission;
   readonly settle: (results: readonly CommitResult[]) => void;

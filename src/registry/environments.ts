@@ -15,7 +15,6 @@ import { hashSecret } from './secrets.js';
 
 /** An environment as requests need it. */
 export type LiveEnvironment = {
-  /** The version of the registry that it was read from. */
   readonly registryVersion: number;
   readonly appId: string;
   readonly accountId: string;
@@ -42,7 +41,6 @@ export type LiveEnvironment = {
 export type LiveProgram = { readonly id: string; readonly role: Role; readonly accountId: string };
 
 export type Environments = {
-  /** The environment of an app_id in the copy. */
   get(appId: string): LiveEnvironment | undefined;
   /**
    * The environment of an app_id that the copy lacks. The registry is read after this call, so an environment can be used as soon as it

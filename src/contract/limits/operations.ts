@@ -19,7 +19,6 @@ export const moves = {
   progressEveryMs: 2_000,
 } as const;
 
-/** Backups of ClickHouse. */
 export const backups = {
   /** How long a backup is kept unless `--keep-days` says otherwise, and the most that it may say. */
   keepDays: 35,

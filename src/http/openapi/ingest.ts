@@ -145,7 +145,6 @@ const strict = {
 const bulkAdvice =
   'If a bulk request has bad elements, the good ones are stored and the bad ones listed in the answer; if all are bad, it is refused. A bulk request that does not fit its limits now is refused as a whole, with 429; a refused request uses up nothing of any limit.';
 
-/** The limits that all endpoints share. */
 const ofAllEndpoints = `All endpoints of an environment together take ${limitText('app_records', 'records')} and ${limitText('app_bytes', 'bytes')}, unless set otherwise.`;
 
 export const ingestPart: OpenApiPart = {
@@ -249,7 +248,6 @@ function bodyText(): string {
   return `At most ${bodies.singleBytesMax} bytes of body, in bulk ${bodies.bulkBytesMax}.`;
 }
 
-/** An object's schema, with app_id before its own fields. */
 function withAppId<T extends { required?: readonly string[]; properties: object }>(schema: T) {
   return {
     ...schema,

@@ -18,7 +18,6 @@ export type Framing = {
   readonly fault: Rejection | undefined;
   /** Undefined if the header is absent, or given twice, since it is unclear which one counts. */
   readonly authorization: string | undefined;
-  /** The token of an import allowance. */
   readonly importToken: string | undefined;
   /** Whether the client waits for `100 Continue`, and asks for it in a spelling that uWebSockets.js does not answer. */
   readonly awaitsContinue: boolean;

@@ -9,7 +9,6 @@ type Front = typeof import('uWebSockets.js');
 
 let loaded: Front | undefined;
 
-/** The bound on the total size of a request's headers. */
 export const headerBound: { bytesMax: number } = { bytesMax: receiving.headerBytesMax };
 
 /** Loads uWebSockets.js. Only the first call in a process decides `headerBytesMax`. */

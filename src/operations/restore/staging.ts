@@ -152,7 +152,6 @@ export async function gatherSecondCopies(restore: Begun, plan: Plan): Promise<vo
   await redis.set(registryKeys.restoringBackup, textOf(plan));
 }
 
-/** The second copies that a restore exchanges. */
 const exchangedCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
 /** Makes each server restore its own backup. A server that had no shards when the backup was made has nothing to restore. */

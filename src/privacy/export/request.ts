@@ -55,7 +55,6 @@ export async function listExports(
     .map(({ id, endMs }) => ({ id, submittedAt: timeOf(endMs - userExports.keptMs), endsAt: timeOf(endMs) }));
 }
 
-/** The ids of an account's exports, in any order. */
 export async function exportIdsOf(redis: Redis, accountId: string): Promise<readonly string[]> {
   const members = await redis.zrangebylex(registryKeys.exportsByAccount, `[${accountId} `, `[${accountId}!`);
   return members.map((member) => member.slice(accountId.length + 1));
