@@ -3,7 +3,7 @@
 // anything, so the segment still has one insert and one token.
 
 import { createHash } from 'node:crypto';
-import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
+import { type ClickHouseClient, codeOfFault, isPoison } from '../src/clickhouse/client.js';
 import { forgetErrorTexts } from '../src/clickhouse/error-texts.js';
 import { hasRow } from '../src/clickhouse/replication.js';
 import { splitLines, stampRows, withoutRows } from '../src/clickhouse/stamps.js';
@@ -89,7 +89,7 @@ async function findBadRows(
     await parseRows(clickhouse, table, Buffer.concat(lines));
     return [];
   } catch (error) {
-    if (classifyFault(error) !== 'poison') throw error;
+    if (!isPoison(error)) throw error;
     if (lines.length === 1) return [{ line: firstLine, row: lines[0] as Buffer, error }];
   }
   const half = lines.length >> 1;

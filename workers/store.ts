@@ -2,7 +2,7 @@
 // once, or resume after a long pause. Redis forgets a segment only after its marker row has been read. Late repeats, rows whose
 // keys the index has for an earlier segment, are skipped. The token is made of all rows, so skipping some does not change it.
 
-import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
+import { type ClickHouseClient, isPoison } from '../src/clickhouse/client.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
 import {
   insertSegment,
@@ -113,7 +113,7 @@ export async function storeSegment(
         isExempt = true;
         continue;
       }
-      if (classifyFault(error) !== 'poison') throw error;
+      if (!isPoison(error)) throw error;
       log.warn({ segment, error }, 'clickhouse refuses some rows of a segment');
       try {
         await quarantine(

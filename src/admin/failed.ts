@@ -3,7 +3,7 @@
 // with its hash, and cannot be sent again.
 
 import { readRows } from '../clickhouse/answers.js';
-import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
+import { type ClickHouseClient, codeOfFault, isPoison } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { hasRow } from '../clickhouse/replication.js';
 import { reachableClients, reachableServers, type Servers, serversOf } from '../clickhouse/servers.js';
@@ -119,7 +119,7 @@ async function storeAgain(
     return await isRowStored(clickhouse, row.table_name, stamps);
   } catch (error) {
     if (isRowGone(error)) return false;
-    if (!(error instanceof UnknownColumns) && classifyFault(error) !== 'poison') throw error;
+    if (!(error instanceof UnknownColumns) && !isPoison(error)) throw error;
     await forgetErrorTexts(clickhouse, [codeOfFault(error)]);
     log.warn({ segment: row.segment, line: row.line, error }, 'a row is refused again');
     return false;

@@ -30,29 +30,23 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
   const { tables = 'plain', cluster, database } = options;
   const replication = { tables, cluster, database };
   const client = connect(options, options.requestMsMax ?? waits.clickhouseMsMax);
-  setReplication(client, replication);
-  let patient: ClickHouseClient | undefined;
-  patients.set(client, () => {
-    if (patient === undefined) {
-      patient = connect(options, timerMsMax);
-      setReplication(patient, replication);
-    }
-    return patient;
-  });
+  const patient = connect(options, timerMsMax);
+  for (const each of [client, patient]) setReplication(each, replication);
+  patients.set(client, patient);
   const close = client.close.bind(client);
   client.close = async () => {
-    await Promise.all([close(), patient?.close()]);
+    await Promise.all([close(), patient.close()]);
   };
   return client;
 }
 
-const patients = new WeakMap<ClickHouseClient, () => ClickHouseClient>();
+const patients = new WeakMap<ClickHouseClient, ClickHouseClient>();
 /** The longest delay of a timer. */
 const timerMsMax = 2 ** 31 - 1;
 
 /** The same connection without a time limit, for statements that are watched (`long-statement.ts`). It is closed with the other. */
 export function patientOf(client: ClickHouseClient): ClickHouseClient {
-  return patients.get(client)?.() ?? client;
+  return patients.get(client) ?? client;
 }
 
 /**
@@ -64,15 +58,7 @@ export function guardStatements(
   admit: () => Promise<void> | undefined,
   onFault: () => void,
 ): void {
-  guard(client, admit, onFault);
-  const makePatient = patients.get(client);
-  let patient: ClickHouseClient | undefined;
-  patients.set(client, () => {
-    if (patient !== undefined) return patient;
-    patient = makePatient?.() ?? client;
-    if (patient !== client) guard(patient, admit, onFault);
-    return patient;
-  });
+  for (const each of new Set([client, patientOf(client)])) guard(each, admit, onFault);
 }
 
 function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined, onFault: () => void): void {
@@ -151,12 +137,6 @@ function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseCl
   });
 }
 
-/**
- * `poison`: ClickHouse read the data and refused it; it will refuse the same bytes again.
- * `retry`: anything else; the statement may or may not have been carried out.
- */
-export type FaultKind = 'poison' | 'retry';
-
 // Codes of "cannot parse …", "type mismatch", "unknown element of enum", "value is out of range" and the like.
 // @see https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 const poisonCodes = new Set([
@@ -164,9 +144,12 @@ const poisonCodes = new Set([
   691,
 ]);
 
-/** The kind of an error, by its code. An error without a code is a fault of the connection. */
-export function classifyFault(error: unknown): FaultKind {
-  return poisonCodes.has(codeOfFault(error)) ? 'poison' : 'retry';
+/**
+ * Whether ClickHouse read the data and refused it: it will refuse the same bytes again. After any other error, the statement may or may
+ * not have been carried out.
+ */
+export function isPoison(error: unknown): boolean {
+  return poisonCodes.has(codeOfFault(error));
 }
 
 /** Other codes of errors on which the service acts. */

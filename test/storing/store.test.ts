@@ -4,12 +4,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { beforeEach, test } from 'node:test';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
-import {
-  type ClickHouseClient,
-  classifyFault,
-  codeOfFault,
-  faultCodes,
-} from '../../src/clickhouse/client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes, isPoison } from '../../src/clickhouse/client.js';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { migrate, readMigrations, renderSql } from '../../src/clickhouse/migrate.js';
 import { refuseSegments } from '../../src/clickhouse/shard-limits.js';
@@ -796,7 +791,7 @@ test('a retry stores exactly what the bytes of a row would store, whatever they 
       const name = { table, number: `${i}` };
       await insertSegment(clickhouse, name, Buffer.from(row), `sent ${table} ${i}`, true).catch(
         (error: unknown) => {
-          assert.equal(classifyFault(error), 'poison', row);
+          assert.equal(isPoison(error), true, row);
           refused += 1;
         },
       );
@@ -808,7 +803,7 @@ test('a retry stores exactly what the bytes of a row would store, whatever they 
   await insertFailed(values);
   for (const value of values) {
     await insertFailedRow(clickhouse, value, 0).catch((error: unknown) => {
-      assert.equal(classifyFault(error), 'poison', value.row);
+      assert.equal(isPoison(error), true, value.row);
       refused -= 1;
     });
   }
