@@ -18,6 +18,15 @@ export async function untilTrue<Answer>(
   }
 }
 
+/** Settles as `work` does, or with `late` once the time is over. */
+export function inTime<Result, Late>(work: Promise<Result>, ms: number, late: Late): Promise<Result | Late> {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<Late>((resolve) => {
+    timer = setTimeout(resolve, Math.max(0, ms), late);
+  });
+  return Promise.race([work, over]).finally(() => clearTimeout(timer));
+}
+
 /** Whether work succeeded, once it has settled. Errors for which `isExpected` does not hold reject. */
 export function succeeds(
   work: Promise<unknown>,

@@ -24,6 +24,7 @@ import { followPrimary } from '../src/redis/take-over.js';
 import { exitAfter, followShardTable } from '../src/registry/shard-servers.js';
 import { followWitness } from '../src/registry/witness.js';
 import { stopRequested } from '../src/stop.js';
+import { inTime } from '../src/wait.js';
 import type { WorkerContext } from './context.js';
 import { waitForDeployment } from './wait-for-deployment.js';
 import { startWork } from './work.js';
@@ -95,8 +96,7 @@ log.info({ shards }, 'working');
 await stop;
 log.info('stopping');
 // If a job does not end in time, another worker takes it over; abandoning it loses nothing.
-const bound = new Promise((resolve) => setTimeout(resolve, takeovers.stopMsMax).unref());
-await Promise.race([work.stop(), bound]);
+await inTime(work.stop(), takeovers.stopMsMax, undefined);
 await stopSharingMetrics?.();
 await stopAnnouncing();
 stopFollowingShards();

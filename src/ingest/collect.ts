@@ -10,15 +10,13 @@ import type { Document } from '../parsing/document.js';
 import { explain } from '../parsing/explain.js';
 import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
-import type { LiveEnvironment } from '../registry/environments.js';
 import type { CommitResult } from './attempts.js';
 import { addIgnored, fieldNames, type IgnoredFields, noIgnoredFields } from './ignored-fields.js';
-import type { LimitKeys } from './limit-key.js';
 import { type Mending, mendTimestamp, refuseSeconds } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
-import { encodedRecords, type Group, packedBytesMax, recordBytesMax } from './pack.js';
-import type { ElementError } from './prepare.js';
-import { addEnvironmentLimits, type NamedLimit } from './request-limits.js';
+import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
+import type { ElementError, LimitedGroup } from './prepare.js';
+import { addEnvironmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
 
@@ -39,18 +37,14 @@ export type Collected = {
  */
 export type OnCollected = (collected: Collected) => boolean | Promise<boolean>;
 
-export type CollectContext = {
-  readonly environment: LiveEnvironment;
+export type CollectContext = LimitContext & {
   readonly suppressions: Suppressions;
-  readonly limitKeys: LimitKeys;
   /** When the request was received, by this process's clock. */
   readonly receivedMs: number;
 };
 
-type MessageGroup = Group & { readonly limits: readonly NamedLimit[] };
-
 export type PreparedMessages = {
-  readonly submission: Submission<MessageGroup>;
+  readonly submission: Submission<LimitedGroup>;
   /** The index of each accepted message; none if every message is rejected. */
   readonly accepted: readonly number[];
   readonly messages: readonly unknown[];
@@ -135,7 +129,7 @@ function* groupMessages(
   accepted: readonly CheckedMessage[],
   isLarge: boolean,
   context: CollectContext,
-): Steps<MessageGroup[]> {
+): Steps<LimitedGroup[]> {
   const { environment, limitKeys } = context;
   const { appId, limits } = environment;
   const { collect_app: ofApp, collect_user: ofUser, user_properties: ofProperties } = limits;
@@ -147,7 +141,7 @@ function* groupMessages(
     : Infinity;
   const bytes = accepted.reduce((sum, { record }) => sum + recordBytesMax(record), 0);
   const bytesOfMessage = Math.ceil(bytes / accepted.length);
-  const groups: MessageGroup[] = [];
+  const groups: LimitedGroup[] = [];
   let run: CheckedMessage[] = [];
 
   function limitsOf({ user, type }: CheckedMessage, cost: number): NamedLimit[] {
@@ -217,7 +211,7 @@ export function answerMessages(
   let [stored, repeated, suppressed, unjoined, next] = [0, 0, 0, 0, 0];
   const limited = new Map<LimitName, number>();
   for (let i = 0; i < groups.length; i++) {
-    const { limits, records } = groups[i] as MessageGroup;
+    const { limits, records } = groups[i] as LimitedGroup;
     const { length } = records;
     const result = results[i] as CommitResult;
     for (let j = 0; j < length; j++) {

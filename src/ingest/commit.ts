@@ -9,6 +9,7 @@ import { describeError } from '../log.js';
 import { commitRecords, commitSeconds, commitWaitingBytes } from '../metrics.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import { commitBatches } from '../tuning.js';
+import { inTime } from '../wait.js';
 import { type AttemptOptions, type CommitResult, createAttempts, forAll } from './attempts.js';
 import { createCommitQueue, type Queued } from './commit-queue.js';
 import type { Group } from './pack.js';
@@ -147,11 +148,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   /** Whether the work succeeds before the deadline. A failure ends the wait. */
-  async function isInTime(work: Promise<void>, deadline: number): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<boolean>((settle) => {
-      timer = setTimeout(settle, Math.max(0, deadline - performance.now()), false);
-    });
+  function isInTime(work: Promise<void>, deadline: number): Promise<boolean> {
     const done = work.then(
       () => true,
       (error: unknown) => {
@@ -159,11 +156,7 @@ export function createCommitter(options: CommitterOptions): Committer {
         return false;
       },
     );
-    try {
-      return await Promise.race([done, late]);
-    } finally {
-      clearTimeout(timer);
-    }
+    return inTime(done, deadline - performance.now(), false);
   }
 
   return {

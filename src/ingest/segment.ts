@@ -8,13 +8,13 @@ import { Compile } from '../contract/typebox.js';
 import type { Document } from '../parsing/document.js';
 import { explain } from '../parsing/explain.js';
 import type { Steps } from '../parsing/steps.js';
-import type { Suppressions } from '../privacy/suppression/suppressions.js';
+import type { CollectContext } from './collect.js';
 import { isObject, type Mending } from './mend.js';
 import { missingType, notAnObject } from './message.js';
 import { encodedRecords, packedBytesMax, recordsBytesMax } from './pack.js';
 import { type ElementError, type LimitedGroup, type Refused, tooManyBytes } from './prepare.js';
 import type { Checked } from './record-kind.js';
-import { addEnvironmentLimits, bulkLimits, type LimitContext, refuseTooLarge } from './request-limits.js';
+import { addEnvironmentLimits, bulkLimits, refuseTooLarge } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
@@ -44,7 +44,7 @@ const validator = Compile(segmentBatchSchema);
 export function* prepareSegment(
   document: Document,
   type: SegmentType | undefined,
-  context: LimitContext & { readonly suppressions: Suppressions; readonly receivedMs: number },
+  context: CollectContext,
 ): Steps<PreparedSegment> {
   const { environment, receivedMs } = context;
   const request = document.value as {

@@ -1,7 +1,7 @@
 // Metrics of Redis's servers: their memory, and the append-only file on their disk.
 
-import { setTimeout as pause } from 'node:timers/promises';
 import { redisReplicas, redisServer, redisTakeOvers } from '../metrics.js';
+import { inTime } from '../wait.js';
 import { mastersOf, type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
 import { countReplicas, hasReplicas } from './replicas.js';
@@ -10,16 +10,16 @@ import { countReplicas, hasReplicas } from './replicas.js';
 const silentMsMax = 2_000;
 
 /** Settles with the answer; with undefined if it does not come in time. */
-async function inTime<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
-  return Promise.race([answer, pause(silentMsMax, undefined, { ref: false })]).catch(() => undefined);
+function ofServer<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
+  return inTime(answer, silentMsMax, undefined).catch(() => undefined);
 }
 
 /** Sets the gauges of every server. */
 export async function observeServers(redis: Redis): Promise<void> {
   const servers = await serversOf(redis);
-  const infos = await Promise.all(servers.map((server) => inTime(server.info('memory', 'persistence'))));
+  const infos = await Promise.all(servers.map((server) => ofServer(server.info('memory', 'persistence'))));
   for (const gauge of Object.values(redisServer)) gauge.reset();
-  const counted = hasReplicas(redis) ? mastersOf(redis).map((master) => inTime(countReplicas(master))) : [];
+  const counted = hasReplicas(redis) ? mastersOf(redis).map((master) => ofServer(countReplicas(master))) : [];
   // Of a silent master the number is unknown. It counts as 0, which is worth the same alert.
   const counts = (await Promise.all(counted)).map((count) => count ?? 0);
   redisReplicas.set(counts.length === 0 ? 0 : Math.min(...counts));

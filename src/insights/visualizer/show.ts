@@ -6,6 +6,7 @@ import type { Collected, OnCollected } from '../../ingest/collect.js';
 import type { Log } from '../../log.js';
 import { visualizerMessages } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
+import { inTime } from '../../wait.js';
 import type { Channel } from './channel.js';
 import { pairingIdOfSecret, readPairingState } from './pairings.js';
 
@@ -36,17 +37,11 @@ export function createBatchPublisher({ redis, channel, log }: BatchPublisherOpti
   }
 
   return async (collected) => {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<true>((resolve) => {
-      timer = setTimeout(resolve, visualizer.lookupMsMax, true);
-    });
     try {
-      return await Promise.race([show(collected), late]);
+      return await inTime(show(collected), visualizer.lookupMsMax, true);
     } catch (error) {
       noteFault(error);
       return true;
-    } finally {
-      clearTimeout(timer);
     }
   };
 }

@@ -10,6 +10,7 @@ import { previews } from '../../contract/limits.js';
 import { shardOf } from '../../redis/keys.js';
 import { appIdsOf, readLoadedRegistry } from '../../registry/registry.js';
 import { readUnmoved } from '../../registry/shard-servers.js';
+import { inTime } from '../../wait.js';
 import { takeFences, untilStored } from './fences.js';
 import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
@@ -44,11 +45,7 @@ export function createPreviews(clickhouse: ClickHouseClient, msMax: number = pre
       const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(endPlace);
       // A statement that still runs at the deadline is ended soon after; the answer does not wait for it.
       work.catch(() => undefined);
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<'too_long'>((resolve) => {
-        timer = setTimeout(() => resolve('too_long'), giveUpAt - performance.now());
-      });
-      return Promise.race([work, late]).finally(() => clearTimeout(timer));
+      return inTime(work, giveUpAt - performance.now(), 'too_long' as const);
     },
   };
 }
