@@ -23,8 +23,9 @@ import { connect, connectForCommits, connectForMessages, untilReady } from './re
 import { followPrimary, type Primary } from './redis/take-over.js';
 import { followEnvironments } from './registry/environments.js';
 import { createLosses } from './registry/losses.js';
-import { exitAfter, followShardTable } from './registry/shard-servers.js';
+import { followShardTable } from './registry/shard-servers.js';
 import { followWitness } from './registry/witness.js';
+import { exitAfter } from './stop.js';
 import { commitBatches } from './tuning.js';
 
 /** What the routes share. */

@@ -13,7 +13,7 @@ import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
 import { adminRoutes } from '../src/http/endpoints/admin.js';
 import { healthRoutes } from '../src/http/endpoints/health.js';
-import { listen, PortTaken } from '../src/http/protocol/server.js';
+import { listen } from '../src/http/protocol/server.js';
 import { createLog } from '../src/log.js';
 import { processRegistry, watchProcess } from '../src/metrics.js';
 import { warnOfPredictableHashes } from '../src/node-hashes.js';
@@ -21,9 +21,9 @@ import { connect, connectForQueue } from '../src/redis/client.js';
 import { announceProcess } from '../src/redis/processes.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
 import { followPrimary } from '../src/redis/take-over.js';
-import { exitAfter, followShardTable } from '../src/registry/shard-servers.js';
+import { followShardTable } from '../src/registry/shard-servers.js';
 import { followWitness } from '../src/registry/witness.js';
-import { stopRequested } from '../src/stop.js';
+import { exitAfter, stopRequested } from '../src/stop.js';
 import { inTime } from '../src/wait.js';
 import type { WorkerContext } from './context.js';
 import { waitForDeployment } from './wait-for-deployment.js';
@@ -67,13 +67,7 @@ function whatIsMissing(): string[] {
 const servesMetrics = config.workerAdminPort !== 0;
 if (servesMetrics) {
   const routes = [...healthRoutes(readiness), ...adminRoutes(() => processRegistry.metrics(), log)];
-  await listen(config.host, config.workerAdminPort, 'WORKER_ADMIN_PORT', false, routes, log).catch(
-    (error: unknown) => {
-      if (!(error instanceof PortTaken)) throw error;
-      process.stderr.write(`sluice: ${error.message}\n`);
-      process.exit(1);
-    },
-  );
+  await listen(config.host, config.workerAdminPort, 'WORKER_ADMIN_PORT', false, routes, log).catch(exitAfter);
 }
 
 const deployment = await waitForDeployment(redis, clickhouse, () => stopping, log).catch(exitAfter);

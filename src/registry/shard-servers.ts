@@ -167,10 +167,3 @@ export async function readWhereStored<T>(
     before = now;
   }
 }
-
-/** At the start of a process: prints in one line what is wrong with CLICKHOUSE_URL, and ends the process. */
-export function exitAfter(error: unknown): never {
-  if (!(error instanceof AdministrationError)) throw error;
-  process.stderr.write(`sluice: ${error.message}\n`);
-  process.exit(1);
-}

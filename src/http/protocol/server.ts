@@ -3,6 +3,7 @@
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import { createServer } from 'node:net';
+import { AdministrationError } from '../../contract/errors.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { Buckets } from '../../hot-histogram.js';
 import type { Log } from '../../log.js';
@@ -67,7 +68,7 @@ export async function listen(
   };
 }
 
-export class PortTaken extends Error {
+export class PortTaken extends AdministrationError {
   constructor(variable: string, host: string, port: number) {
     super(`${variable}: cannot listen on ${host}:${port}; is it in use?`);
   }
