@@ -2,6 +2,7 @@
 // send a command twice by itself: the owner of a commit repeats it when the reply was lost, under the same sequence number.
 // Redirections of a cluster are followed, since they come before a command runs.
 
+import { promisify } from 'node:util';
 import type { readRedis } from '../config-redis.js';
 import { waits } from '../contract/limits.js';
 import type { Log } from '../log.js';
@@ -239,9 +240,7 @@ export function mastersOf(redis: Redis): readonly Single[] {
 /** Every server behind a connection, including replicas and servers that are away. */
 export async function serversOf(redis: Redis): Promise<readonly Single[]> {
   if (redis instanceof Single) return [redis, ...(await replicasOf(redis))];
-  await new Promise<void>((resolve, reject) => {
-    redis.refreshSlotsCache((error) => (error ? reject(error) : resolve()));
-  });
+  await promisify(redis.refreshSlotsCache.bind(redis))();
   return redis.nodes('all');
 }
 

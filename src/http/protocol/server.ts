@@ -2,6 +2,7 @@
 // JSON. Otherwise uWebSockets.js would close the connection.
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
+import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { AdministrationError } from '../../contract/errors.js';
 import { rejection } from '../../contract/outcomes.js';
@@ -133,9 +134,9 @@ export function notFound(exchange: Exchange): void {
 }
 
 async function assertPortFree(host: string, port: number, variable: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const probe = createServer();
-    probe.once('error', () => reject(new PortTaken(variable, host, port)));
-    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
+  const probe = createServer().listen({ host, port, exclusive: true });
+  await once(probe, 'listening').catch(() => {
+    throw new PortTaken(variable, host, port);
   });
+  await once(probe.close(), 'close');
 }
