@@ -2,7 +2,6 @@
 // key is revoked, replaced or expired, or the environment is no longer main; then they never become valid again. Only hashes of keys and
 // tokens are stored; they are compared in constant time.
 
-import { StateNotLoaded } from '../contract/errors.js';
 import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -97,12 +96,10 @@ export function callerOfToken(redis: Redis, accessToken: string): Promise<Caller
 }
 
 async function findCaller(redis: Redis, accessToken: string): Promise<Caller | undefined> {
-  const text = await redis.get(registryKeys.token(hashSecret(accessToken)));
-  if (text === null) {
-    if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();
-    return undefined;
-  }
-  const record = JSON.parse(text) as TokenRecord;
+  const token = registryKeys.token(hashSecret(accessToken));
+  const [text] = await readLoaded(redis, (transaction) => transaction.get(token));
+  if (text === null) return undefined;
+  const record = JSON.parse(text as string) as TokenRecord;
   const { environment, keys } = await readAccess(redis, record.app_id);
   const key = keyOf(keys, record.key_hash);
   const { app_id: appId, main_id: mainId } = record;

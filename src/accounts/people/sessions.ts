@@ -1,13 +1,13 @@
 // Sessions of the console. Redis has them under the hashes of their secrets until they end. After a loss of Redis everybody signs in again.
 // A session is valid only as long as the password with which it began.
 
-import { StateNotLoaded } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { findOrConfirmAbsence, onReplicas } from '../../redis/replicas.js';
 import { transactionValues } from '../../redis/transactions.js';
 import type { Person } from '../../registry/documents.js';
+import { readLoaded } from '../../registry/registry.js';
 import { hashSecret, newSecret } from '../../registry/secrets.js';
 import { credentialOf, findPerson } from './people.js';
 
@@ -64,12 +64,10 @@ export function findSession(redis: Redis, secret: string): Promise<SignedIn | un
 }
 
 async function findSignedIn(redis: Redis, secret: string): Promise<SignedIn | undefined> {
-  const text = await redis.get(registryKeys.session(hashSecret(secret)));
-  if (text === null) {
-    if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();
-    return undefined;
-  }
-  const session = JSON.parse(text) as Session;
+  const key = registryKeys.session(hashSecret(secret));
+  const [text] = await readLoaded(redis, (transaction) => transaction.get(key));
+  if (text === null) return undefined;
+  const session = JSON.parse(text as string) as Session;
   const person = await findPerson(redis, session.person_id);
   if (person === undefined) return undefined;
   return credentialOf(person) === session.password_id ? { session, person } : undefined;
