@@ -103,7 +103,7 @@ export function readFraming(req: HttpRequest): Framing {
     chunked,
     headerBytes,
     encoding: encoding ?? 'identity',
-    mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentTypes === 0 ? undefined : contentType),
+    mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentType),
     fault: !isUnambiguous ? ambiguous : chunked && trailers > 0 ? withTrailers : undefined,
     awaitsContinue: awaitsContinue && (chunked || (length !== undefined && length !== '0')),
     authorization: authorizations === 1 ? authorization : undefined,
@@ -114,9 +114,9 @@ export function readFraming(req: HttpRequest): Framing {
   };
 }
 
-function mediaTypeOf(contentType: string | undefined): MediaType {
+function mediaTypeOf(contentType: string): MediaType {
   if (contentType === 'application/json') return 'json';
-  if (contentType === undefined || contentType === '') return 'none';
+  if (contentType === '') return 'none';
   const type = knownType.exec(contentType)?.[1];
   if (type === undefined) return 'other';
   return type.toLowerCase() === 'text/plain' ? 'text' : 'json';
