@@ -3,7 +3,6 @@
 
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { tables } from '../contract/records.js';
 import { definitions } from '../tuning.js';
 import { succeeds } from '../wait.js';
 import { readRow, readRows } from './answers.js';
@@ -12,7 +11,7 @@ import { assertRoom, changeDefinition } from './definitions.js';
 import { readLong } from './long-statement.js';
 import { BackupExists, BackupFailed, BackupMissing, readTableIds } from './staging.js';
 import { shardNumberSpacing } from './store.js';
-import { storedTable } from './tables.js';
+import { numberedTables } from './tables.js';
 import { takenRecordsTable } from './taken-records.js';
 
 const pollMs = 100;
@@ -235,9 +234,8 @@ async function renumberParts(client: ClickHouseClient, database: string): Promis
 
 /** The shards that have rows in the connection's database. */
 export async function readShards(client: ClickHouseClient): Promise<readonly number[]> {
-  const sources = [...tables.map(storedTable), 'failed_events'];
   const rows = await readLong<{ shard: number | string }>(client, {
-    query: sources
+    query: numberedTables
       .map((table) => `SELECT DISTINCT segment % ${shardNumberSpacing} AS shard FROM ${table}`)
       .join(' UNION DISTINCT '),
   });

@@ -16,7 +16,6 @@
 // table still has the generation in which they were added, since the table may have been exchanged meanwhile.
 
 import { randomInt } from 'node:crypto';
-import { tables } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';
 import { succeeds } from '../wait.js';
 import { readRow, readRows, streamBytes } from './answers.js';
@@ -25,10 +24,9 @@ import { commandLong, readLong, readRowLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
 import { readTableIds } from './staging.js';
 import { indexNameOf, isRefusedSegment, shardNumberSpacing } from './store.js';
-import { eventIdInRow, storedTable } from './tables.js';
+import { eventIdInRow, numberedTables } from './tables.js';
 
-const sources = [...tables.map(storedTable), 'failed_events'] as const;
-export type KeySource = (typeof sources)[number];
+export type KeySource = (typeof numberedTables)[number];
 
 /** The id of a failed row: from its text, or the id that was kept without the text. */
 export const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
@@ -104,7 +102,7 @@ export async function addKeys(
   from: string,
   to: string,
 ): Promise<void> {
-  for (const source of sources)
+  for (const source of numberedTables)
     await add(client, keysOf(source, ofSegments(shard, from, to)), 'stored_keys', {
       log_comment: indexNameOf(shard),
     });
@@ -128,7 +126,7 @@ export async function stepsOf(
   const condition = ofSegments(shard, from, to);
   const minutes = await readLong<{ minute: string; rows: number | string }>(client, {
     query: `SELECT toString(intDiv(segment, 60000000)) AS minute, count() AS rows FROM (
-        ${sources.map((source) => `SELECT segment FROM ${source} WHERE ${condition}`).join(' UNION ALL ')}
+        ${numberedTables.map((source) => `SELECT segment FROM ${source} WHERE ${condition}`).join(' UNION ALL ')}
       ) GROUP BY minute ORDER BY intDiv(any(segment), 60000000)`,
   });
   const steps: string[] = [];
@@ -258,7 +256,7 @@ export async function addKeysAbove(
       ? '1'
       : `segment > transform(segment % ${shardNumberSpacing}, ${listOf(shards)}, ${listOf(Object.values(numbers))}, toUInt64(0))`;
   const present = await readTableIds(client, from);
-  for (const source of sources)
+  for (const source of numberedTables)
     if (present.has(source))
       await add(client, keysOf(source, above, `${from}.${source}`), `${into}.stored_keys`);
 }

@@ -13,15 +13,10 @@ import { readLong, readRowLong } from './long-statement.js';
 import { applyMasks, withMasked } from './masks.js';
 import { deleteRows, killMutations } from './mutate.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
-import { storedTable } from './tables.js';
+import { numberedTables, storedTable } from './tables.js';
 import { takenRecordsTable } from './taken-records.js';
 
-export const movedTables = [
-  ...tables.map(storedTable),
-  'failed_events',
-  'stored_keys',
-  takenRecordsTable,
-] as const;
+export const movedTables = [...numberedTables, 'stored_keys', takenRecordsTable] as const;
 export type MovedTable = (typeof movedTables)[number];
 
 /** A move on one server. The owner is hexadecimal digits. */

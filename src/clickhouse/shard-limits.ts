@@ -3,18 +3,17 @@
 // 0002_create_stored_events.sql), so no definition changes while the service runs. A limit applies to every insert that is not yet in
 // system.processes when the limit is stored; inserts that are already running continue.
 
-import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { readMigrations } from './migrate.js';
 import { databaseOf, settingsOfAll } from './replication.js';
-import { storedTable } from './tables.js';
+import { numberedTables } from './tables.js';
 
 /** The table of limits. Its rows belong to this server, so no restore replaces them. */
 export const limitsTable = 'shard_limits';
 const constraint = 'shard_limits';
 
-const limitedTables: readonly string[] = [...tables.map(storedTable), 'failed_events', 'stored_keys'];
+const limitedTables: readonly string[] = [...numberedTables, 'stored_keys'];
 
 /**
  * Makes ClickHouse refuse a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was emptied, so only a

@@ -71,6 +71,9 @@ export function storedTable(version: TableVersion): StoredTable {
   return `stored_${tableOf(version)}`;
 }
 
+/** The tables whose rows have segment numbers; the index of keys has them too. */
+export const numberedTables = [...tables.map(storedTable), 'failed_events'] as const;
+
 function ofEachTable<Value>(make: (described: Readonly<Record<string, ColumnType>>) => Value) {
   const entries = tables.map((table) => [table, make(recordColumns[table])]);
   return Object.fromEntries(entries) as Record<TableName, Value>;

@@ -10,9 +10,8 @@ import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { refuseSegments } from '../clickhouse/shard-limits.js';
 import { isInsertRunning } from '../clickhouse/store.js';
-import { storedTable } from '../clickhouse/tables.js';
+import { numberedTables } from '../clickhouse/tables.js';
 import { AdministrationError } from '../contract/errors.js';
-import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { restoreSuppressions } from '../privacy/suppression/second-copy.js';
 import { claimBucketCount } from '../redis/claim-window.js';
@@ -144,7 +143,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
 }
 
 /** Rows in these tables prove that there was a deployment. */
-const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
+const tablesOfDeployments = [...secondCopies, ...numberedTables, 'stored_keys'];
 
 /** Rejects if there was a deployment before: a new one would have another epoch and secret, and could not use the old rows. */
 async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
@@ -332,9 +331,6 @@ async function loadShard(
   );
   if (wasLoaded === null) throw new LoadInterrupted();
 }
-
-/** The tables whose rows have segment numbers. */
-const numberedTables = [...tables.map(storedTable), 'failed_events'];
 
 /**
  * The highest number that a shard can have used, as far as ClickHouse knows: the highest of all segments, of whichever shard, and of this
