@@ -1,5 +1,5 @@
 // `npm run soak -- [--minutes N]`: runs a whole private deployment at 60 % of its highest load with one fault per minute, and checks that
-// nothing grows and that every acknowledged event is stored once. Writes test/soak/RESULTS.md and the plot beside it.
+// nothing grows and that every acknowledged event is stored once. Writes test/soak/RESULTS.md.
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -13,10 +13,9 @@ import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startRedis, startSluice } from '../harness/services.js';
 import { startFaults } from './faults.js';
 import { type SoakCheck, startSoakLoad } from './load.js';
-import { plot } from './plot.js';
 import { type Samples, type SeriesName, series, startSampling } from './samples.js';
 
-const folder = fileURLToPath(new URL('../../../test/soak/', import.meta.url));
+const resultsFile = fileURLToPath(new URL('../../../test/soak/RESULTS.md', import.meta.url));
 const probe = new URL('heap-probe.js', import.meta.url).href;
 const capacityMs = 10_000;
 const share = 0.6;
@@ -81,8 +80,7 @@ const trends = Object.fromEntries(
 ) as Record<SeriesName, Trend>;
 const kept = checked.lost + checked.doubled + checked.unexpected + unbalanced.length === 0;
 const flat = Object.values(trends).every((trend) => trend.flat);
-writeFileSync(`${folder}RESULTS.svg`, await plot(samples, faults));
-writeFileSync(`${folder}RESULTS.md`, await report(sluice, samples, checked));
+writeFileSync(resultsFile, await report(sluice, samples, checked));
 say(
   `${kept ? 'every event as promised' : 'EVENTS NOT AS PROMISED'}, ${flat ? 'all flat' : 'SOMETHING GROWS'}`,
 );
@@ -133,8 +131,6 @@ process and the worker that are looked at were never killed; Redis and ClickHous
 | series | points | median | last | slope an hour | growth | may grow | |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 ${table.join('\n')}
-
-![The series over time](RESULTS.svg)
 `;
 }
 
