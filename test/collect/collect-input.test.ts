@@ -230,53 +230,36 @@ describe('a request as a whole', () => {
     const text = JSON.stringify({ ...valid(), padding: '' });
     return text.replace('"padding":""', `"padding":"${'x'.repeat(bytes - text.length)}"`);
   };
+  /** A valid request with other fields, of which one is wrong. */
+  const withFields = (name: string, fields: object, code: OutcomeCode, field: string): Whole => ({
+    name,
+    body: () => ({ ...valid(), ...fields }),
+    code,
+    field,
+  });
+  const withMessages = (count: number) => () =>
+    request(
+      quiet,
+      Array.from({ length: count }, () => event()),
+    );
   const gzip = { 'content-encoding': 'gzip' };
   const wholes: readonly Whole[] = [
     { name: 'one message', body: valid },
     { name: 'unknown fields', body: () => ({ ...valid(), batch: 1, pairing: 7 }) },
-    {
-      name: 'as many messages as allowed',
-      body: () =>
-        request(
-          quiet,
-          Array.from({ length: counts.collectMessagesMax }, () => event()),
-        ),
-    },
+    { name: 'as many messages as allowed', body: withMessages(counts.collectMessagesMax) },
     {
       name: 'one message too many',
-      body: () =>
-        request(
-          quiet,
-          Array.from({ length: counts.collectMessagesMax + 1 }, () => event()),
-        ),
+      body: withMessages(counts.collectMessagesMax + 1),
       code: 'too_many_records',
       field: 'messages',
     },
-    { name: 'no messages', body: () => request(quiet, []), code: 'empty', field: 'messages' },
-    {
-      name: 'messages left out',
-      body: () => ({ ...valid(), messages: undefined }),
-      code: 'missing_field',
-      field: 'messages',
-    },
-    {
-      name: 'messages that are no list',
-      body: () => ({ ...valid(), messages: event() }),
-      code: 'invalid_type',
-      field: 'messages',
-    },
-    {
-      name: 'no sent_at',
-      body: () => ({ ...valid(), sent_at: undefined }),
-      code: 'missing_field',
-      field: 'sent_at',
-    },
-    ...[null, 7, 1.5].map((sent_at) => ({
-      name: `sent_at ${sent_at}`,
-      body: () => ({ ...valid(), sent_at }),
-      code: 'invalid_type' as const,
-      field: 'sent_at',
-    })),
+    withFields('no messages', { messages: [] }, 'empty', 'messages'),
+    withFields('messages left out', { messages: undefined }, 'missing_field', 'messages'),
+    withFields('messages that are no list', { messages: event() }, 'invalid_type', 'messages'),
+    withFields('no sent_at', { sent_at: undefined }, 'missing_field', 'sent_at'),
+    ...[null, 7, 1.5].map((sent_at) =>
+      withFields(`sent_at ${sent_at}`, { sent_at }, 'invalid_type', 'sent_at'),
+    ),
     ...[
       '',
       'now',
@@ -284,30 +267,10 @@ describe('a request as a whole', () => {
       '2026-03-01T12:30:00',
       '2026-03-01T12:30Z',
       '+012026-03-01T12:30:00Z',
-    ].map((sent_at) => ({
-      name: `sent_at "${sent_at}"`,
-      body: () => ({ ...valid(), sent_at }),
-      code: 'invalid_timestamp' as const,
-      field: 'sent_at',
-    })),
-    {
-      name: 'an unknown app_id',
-      body: () => ({ ...valid(), app_id: '7' }),
-      code: 'unknown_app_id',
-      field: 'app_id',
-    },
-    {
-      name: 'no app_id',
-      body: () => ({ ...valid(), app_id: undefined }),
-      code: 'missing_field',
-      field: 'app_id',
-    },
-    {
-      name: 'the app_id as a number',
-      body: () => ({ ...valid(), app_id: Number(quiet) }),
-      code: 'invalid_type',
-      field: 'app_id',
-    },
+    ].map((sent_at) => withFields(`sent_at "${sent_at}"`, { sent_at }, 'invalid_timestamp', 'sent_at')),
+    withFields('an unknown app_id', { app_id: '7' }, 'unknown_app_id', 'app_id'),
+    withFields('no app_id', { app_id: undefined }, 'missing_field', 'app_id'),
+    withFields('the app_id as a number', { app_id: Number(quiet) }, 'invalid_type', 'app_id'),
     ...['', '{', 'null', '[]', '"text"', `${JSON.stringify({})}x`].map((body) => ({
       name: `the body ${body || 'of no bytes'}`,
       body: () => body,

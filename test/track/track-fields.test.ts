@@ -68,23 +68,19 @@ const names: Row[] = [
   ...[7, null, true, {}, ['x']].map((event) =>
     refuses(`the event ${JSON.stringify(event)}`, 'invalid_type', 'event', { event }),
   ),
-  ...(
-    [
-      ['1 character', 'x'],
-      ['1024 characters', 'x'.repeat(lengths.eventMax)],
-      ['1024 emoji', emoji.repeat(lengths.eventMax)],
-      ['512 accented letters', accented.repeat(lengths.eventMax / 2)],
-      ['blanks', '   '],
-      ['quotes, backslash, tab, newline, NUL', `'"\\\t\n\0\\N`],
-    ] as const
-  ).map(([what, event]) => accepts(`an event of ${what}`, { event }, { event })),
-  ...(
-    [
-      ['1025 characters', 'x'.repeat(lengths.eventMax + 1)],
-      ['1025 emoji', emoji.repeat(lengths.eventMax + 1)],
-      ['512 accented letters and one', `${accented.repeat(lengths.eventMax / 2)}e`],
-    ] as const
-  ).map(([what, event]) => refuses(`an event of ${what}`, 'too_long', 'event', { event })),
+  ...Object.entries({
+    '1 character': 'x',
+    '1024 characters': 'x'.repeat(lengths.eventMax),
+    '1024 emoji': emoji.repeat(lengths.eventMax),
+    '512 accented letters': accented.repeat(lengths.eventMax / 2),
+    blanks: '   ',
+    'quotes, backslash, tab, newline, NUL': `'"\\\t\n\0\\N`,
+  }).map(([what, event]) => accepts(`an event of ${what}`, { event }, { event })),
+  ...Object.entries({
+    '1025 characters': 'x'.repeat(lengths.eventMax + 1),
+    '1025 emoji': emoji.repeat(lengths.eventMax + 1),
+    '512 accented letters and one': `${accented.repeat(lengths.eventMax / 2)}e`,
+  }).map(([what, event]) => refuses(`an event of ${what}`, 'too_long', 'event', { event })),
   ...loneSurrogates.map((event) =>
     refuses(`the event ${JSON.stringify(event)}`, 'invalid_text', 'event', { event }),
   ),
@@ -101,22 +97,18 @@ const users: Row[] = [
   ...[7, null, true, {}, ['x']].map((identity) =>
     refuses(`the identity ${JSON.stringify(identity)}`, 'invalid_type', 'identity', { identity }),
   ),
-  ...(
-    [
-      ['1 character', 'i'],
-      ['255 characters', 'i'.repeat(lengths.identityMax)],
-      ['255 emoji', emoji.repeat(lengths.identityMax)],
-      ['127 accented letters and one', `${accented.repeat(127)}e`],
-    ] as const
-  ).map(([what, identity]) => accepts(`an identity of ${what}`, { identity }, { identity })),
-  ...(
-    [
-      ['256 characters', 'i'.repeat(lengths.identityMax + 1)],
-      ['256 emoji', emoji.repeat(lengths.identityMax + 1)],
-      ['128 accented letters', accented.repeat(128)],
-      ['255 accented letters', accented.repeat(255)],
-    ] as const
-  ).map(([what, identity]) => refuses(`an identity of ${what}`, 'too_long', 'identity', { identity })),
+  ...Object.entries({
+    '1 character': 'i',
+    '255 characters': 'i'.repeat(lengths.identityMax),
+    '255 emoji': emoji.repeat(lengths.identityMax),
+    '127 accented letters and one': `${accented.repeat(127)}e`,
+  }).map(([what, identity]) => accepts(`an identity of ${what}`, { identity }, { identity })),
+  ...Object.entries({
+    '256 characters': 'i'.repeat(lengths.identityMax + 1),
+    '256 emoji': emoji.repeat(lengths.identityMax + 1),
+    '128 accented letters': accented.repeat(128),
+    '255 accented letters': accented.repeat(255),
+  }).map(([what, identity]) => refuses(`an identity of ${what}`, 'too_long', 'identity', { identity })),
   ...loneSurrogates.map((identity) =>
     refuses(`the identity ${JSON.stringify(identity)}`, 'invalid_text', 'identity', { identity }),
   ),
@@ -263,22 +255,18 @@ const keys: Row[] = [
       { properties: { [key]: 'x' } },
     ),
   ),
-  ...(
-    [
-      ['1023 characters', 'k'.repeat(lengths.propertyKeyMax)],
-      ['1023 emoji', emoji.repeat(lengths.propertyKeyMax)],
-      ['511 accented letters and one', `${accented.repeat(511)}e`],
-    ] as const
-  ).map(([what, key]) =>
+  ...Object.entries({
+    '1023 characters': 'k'.repeat(lengths.propertyKeyMax),
+    '1023 emoji': emoji.repeat(lengths.propertyKeyMax),
+    '511 accented letters and one': `${accented.repeat(511)}e`,
+  }).map(([what, key]) =>
     accepts(`a property key of ${what}`, { properties: { [key]: 'x' } }, { properties: { [key]: 'x' } }),
   ),
-  ...(
-    [
-      ['1024 characters', 'k'.repeat(lengths.propertyKeyMax + 1)],
-      ['1024 emoji', emoji.repeat(lengths.propertyKeyMax + 1)],
-      ['512 accented letters', accented.repeat(512)],
-    ] as const
-  ).map(([what, key]) =>
+  ...Object.entries({
+    '1024 characters': 'k'.repeat(lengths.propertyKeyMax + 1),
+    '1024 emoji': emoji.repeat(lengths.propertyKeyMax + 1),
+    '512 accented letters': accented.repeat(512),
+  }).map(([what, key]) =>
     refuses(`a property key of ${what}`, 'too_long', 'properties', { properties: { [key]: 'x' } }),
   ),
   refuses('a lone surrogate in a property key', 'invalid_text', 'properties', {
@@ -287,26 +275,22 @@ const keys: Row[] = [
 ];
 
 const values: Row[] = [
-  ...(
-    [
-      ['no character', ''],
-      ['1023 characters', 'v'.repeat(lengths.propertyValueMax)],
-      ['1023 emoji', emoji.repeat(lengths.propertyValueMax)],
-      ['511 accented letters and one', `${accented.repeat(511)}e`],
-      ['controls, quotes and backslashes', '\0\x01\b\t\n\v\f\r\x1b\x7f"\'\\\\N\u0085\u2028\ufeff\uffff'],
-      ['JSON', '{"a":[1,"b"]}'],
-      ['digits', '007'],
-    ] as const
-  ).map(([what, value]) =>
+  ...Object.entries({
+    'no character': '',
+    '1023 characters': 'v'.repeat(lengths.propertyValueMax),
+    '1023 emoji': emoji.repeat(lengths.propertyValueMax),
+    '511 accented letters and one': `${accented.repeat(511)}e`,
+    'controls, quotes and backslashes': '\0\x01\b\t\n\v\f\r\x1b\x7f"\'\\\\N\u0085\u2028\ufeff\uffff',
+    JSON: '{"a":[1,"b"]}',
+    digits: '007',
+  }).map(([what, value]) =>
     accepts(`a value of ${what}`, { properties: { key: value } }, { properties: { key: value } }),
   ),
-  ...(
-    [
-      ['1024 characters', 'v'.repeat(lengths.propertyValueMax + 1)],
-      ['1024 emoji', emoji.repeat(lengths.propertyValueMax + 1)],
-      ['512 accented letters', accented.repeat(512)],
-    ] as const
-  ).map(([what, value]) =>
+  ...Object.entries({
+    '1024 characters': 'v'.repeat(lengths.propertyValueMax + 1),
+    '1024 emoji': emoji.repeat(lengths.propertyValueMax + 1),
+    '512 accented letters': accented.repeat(512),
+  }).map(([what, value]) =>
     refuses(`a value of ${what}`, 'too_long', 'properties.key', { properties: { key: value } }),
   ),
   ...[true, false, null, {}, { a: 1 }].map((value) =>
@@ -331,24 +315,22 @@ const values: Row[] = [
 ];
 
 const numbers: Row[] = [
-  ...(
-    [
-      ['0', '0'],
-      ['-0', '0'],
-      ['-0.0', '0'],
-      ['1e-400', '1e-400'],
-      ['12.5', '12.5'],
-      ['-12.50', '-12.5'],
-      ['0.1', '0.1'],
-      ['9007199254740991', '9007199254740991'],
-      ['9007199254740993', '9007199254740993'],
-      ['123456789012345680000', '123456789012345680000'],
-      ['1e21', '1e+21'],
-      ['-1.5e-7', '-1.5e-7'],
-      ['5e-324', '5e-324'],
-      ['1.7976931348623157e308', '1.7976931348623157e+308'],
-    ] as const
-  ).map(([number, stored]) =>
+  ...Object.entries({
+    '0': '0',
+    '-0': '0',
+    '-0.0': '0',
+    '1e-400': '1e-400',
+    '12.5': '12.5',
+    '-12.50': '-12.5',
+    '0.1': '0.1',
+    '9007199254740991': '9007199254740991',
+    '9007199254740993': '9007199254740993',
+    '123456789012345680000': '123456789012345680000',
+    '1e21': '1e+21',
+    '-1.5e-7': '-1.5e-7',
+    '5e-324': '5e-324',
+    '1.7976931348623157e308': '1.7976931348623157e+308',
+  }).map(([number, stored]) =>
     sendsText(`the number ${number}`, undefined, (json) => withProperty(json, 'number', number), {
       properties: { number: stored },
     }),

@@ -40,6 +40,12 @@ const chunked = 'Transfer-Encoding: chunked';
 
 const contentLength = (body: string) => `Content-Length: ${Buffer.byteLength(body)}`;
 const head = (...lines: string[]) => `${lines.join('\r\n')}\r\n\r\n`;
+/** A request with this many header lines. */
+const withHeaders = (body: string, count: number) =>
+  request(
+    body,
+    Array.from({ length: count - 3 }, (_, index) => `X-${index}: a`),
+  );
 const hex = (body: string) => Buffer.byteLength(body).toString(16);
 const inOneChunk = (body: string) => `${hex(body)}\r\n${body}\r\n0\r\n\r\n`;
 
@@ -76,6 +82,9 @@ const takenAndClosed = { status: 200, connection: 'closed', stored: true } as co
 const framing = { status: 400, code: 'invalid_framing', connection: 'closed', stored: false } as const;
 const parser400 = { status: 400, connection: 'closed', stored: false } as const;
 const parserRefuses = { status: 'refused', connection: 'closed', stored: false } as const;
+const parser431 = { status: 431, connection: 'closed', stored: false } as const;
+const invalidJson = { status: 400, code: 'invalid_json', connection: 'open', stored: false } as const;
+const tooLarge = { status: 413, code: 'body_too_large', connection: 'closed', stored: false } as const;
 const notFound = { status: 404, code: 'not_found', connection: 'open', stored: false } as const;
 const wrongMethod = {
   status: 405,
@@ -120,15 +129,7 @@ const accepted: readonly Row[] = [
     (body) => request(body, [paddingTo(headBytesMax + 1, body)]),
     { status: 431, code: 'headers_too_large', connection: 'open', stored: false },
   ],
-  [
-    '98 headers',
-    (body) =>
-      request(
-        body,
-        Array.from({ length: 95 }, (_, index) => `X-${index}: a`),
-      ),
-    taken,
-  ],
+  ['98 headers', (body) => withHeaders(body, 98), taken],
   ['Connection: close', (body) => request(body, ['Connection: close']), takenAndClosed],
   [
     'Upgrade: h2c',
@@ -155,16 +156,8 @@ const accepted: readonly Row[] = [
 ];
 
 const refused: readonly Row[] = [
-  [
-    'neither Content-Length nor a body',
-    () => head(line, host, json),
-    { status: 400, code: 'invalid_json', connection: 'open', stored: false },
-  ],
-  [
-    'Content-Length: 0',
-    () => head(line, host, json, 'Content-Length: 0'),
-    { status: 400, code: 'invalid_json', connection: 'open', stored: false },
-  ],
+  ['neither Content-Length nor a body', () => head(line, host, json), invalidJson],
+  ['Content-Length: 0', () => head(line, host, json, 'Content-Length: 0'), invalidJson],
   [
     'two Content-Type headers',
     (body) => request(body, [json]),
@@ -175,21 +168,13 @@ const refused: readonly Row[] = [
     (body) => request(body, ['Content-Encoding: identity', 'Content-Encoding: identity']),
     { status: 415, code: 'unsupported_encoding', connection: 'open', stored: false },
   ],
-  [
-    'a Content-Length one above the largest body, at once and without the body',
-    () => head(line, host, json, `Content-Length: ${4 * bodies.bulkBytesMax}`),
-    { status: 413, code: 'body_too_large', connection: 'closed', stored: false },
-  ],
-  [
-    'Content-Length: 999999999999999, at once and without the body',
-    () => head(line, host, json, 'Content-Length: 999999999999999'),
-    { status: 413, code: 'body_too_large', connection: 'closed', stored: false },
-  ],
-  [
-    'Content-Length: 99999999999999999, at once and without the body',
-    () => head(line, host, json, 'Content-Length: 99999999999999999'),
-    { status: 413, code: 'body_too_large', connection: 'closed', stored: false },
-  ],
+  ...[`${4 * bodies.bulkBytesMax}`, '999999999999999', '99999999999999999'].map(
+    (length): Row => [
+      `Content-Length: ${length}, at once and without the body`,
+      () => head(line, host, json, `Content-Length: ${length}`),
+      tooLarge,
+    ],
+  ),
 ];
 
 const ambiguous: readonly Row[] = [
@@ -207,7 +192,7 @@ const ambiguous: readonly Row[] = [
     (value): Row => [
       `Content-Length: ${value}`,
       () => `${head(line, host, json, `Content-Length: ${value}`)}{}`,
-      { status: 400, connection: 'closed', stored: false },
+      parser400,
     ],
   ),
   ['an empty Content-Length', (body) => head(line, host, json, 'Content-Length:') + body, framing],
@@ -250,21 +235,13 @@ const malformed: readonly Row[] = [
   [
     'a request head of 16 KiB more',
     (body) => request(body, [paddingTo(receiving.headerBytesMax + receiving.headerBytesAnswered + 1, body)]),
-    { status: 431, connection: 'closed', stored: false },
+    parser431,
   ],
-  [
-    '101 headers',
-    (body) =>
-      request(
-        body,
-        Array.from({ length: 98 }, (_, index) => `X-${index}: a`),
-      ),
-    { status: 431, connection: 'closed', stored: false },
-  ],
+  ['101 headers', (body) => withHeaders(body, 101), parser431],
   [
     'a path of 33,000 characters',
     (body) => request(body, [], `POST /api/track?${'q'.repeat(33_000)} HTTP/1.1`),
-    { status: 431, connection: 'closed', stored: false },
+    parser431,
   ],
   ['a folded header', (body) => request(body, ['X-A: a\r\n b']), parser400],
   ['a space before the colon', (body) => request(body, ['X-A : a']), parser400],
