@@ -30,7 +30,6 @@ type CallBody = { readonly deletion_request_id: string; readonly status: string 
 
 const bodyOf = ({ body }: Call) => JSON.parse(body) as CallBody;
 
-/** The complete requests whose call has not arrived yet. */
 export function findUncalled(submissions: readonly Submission[], calls: readonly Call[]): Submission[] {
   const called = new Set(calls.map((call) => bodyOf(call).deletion_request_id));
   return submissions.filter(

@@ -68,7 +68,6 @@ export type Counts = {
   readonly unknownStored: number;
 };
 
-/** Lists the broken promises; empty when all were kept. */
 export function findBroken(evidence: Evidence): Broken[] {
   const { account, environments, emptied, clockStoodMs, clockMoved = false, apiDisturbed } = evidence;
   const submissions = evidence.submissions.map((submission) =>
@@ -156,7 +155,6 @@ function perhapsUnlessComplete(submission: Submission): Submission {
   return submission.outcome === 'accepted' && !complete ? { ...submission, outcome: 'perhaps' } : submission;
 }
 
-/** Finds answers that no request should get. */
 function findWrongAnswers(
   history: readonly (Invocation & Partial<Settlement>)[],
   apiDisturbed: boolean,

@@ -77,7 +77,6 @@ export function createCutDisk(): CutDisk {
   };
 }
 
-/** Whether this machine can create, mount and unmount such a disk. */
 export function canCutDisks(): boolean {
   const dir = tempDir('cut');
   let disk: CutDisk | undefined;

@@ -39,7 +39,6 @@ export type DeletionClients = {
   submitUsers(users: readonly User[]): Promise<Submission>;
   /** Ends the submissions; polling goes on. */
   stopSubmitting(): Promise<void>;
-  /** Polls every accepted request once more. */
   pollAll(): Promise<void>;
   close(): Promise<void>;
 };

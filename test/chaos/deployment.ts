@@ -84,7 +84,6 @@ export const memoryBytesMax = 1024 ** 3;
 /** The memory for remembered keys: so few buckets that a fault can find two keys in one. */
 export const claimBytesMax = 1024 * 1024;
 
-/** The environment of our processes in every layout. */
 export const usualEnvironment = {
   // Short, so that another worker takes over the job of a paused one, which then returns as a zombie.
   JOB_LOCK_MS: '1000',
@@ -215,12 +214,10 @@ function keepPartLog(folder: string): void {
   );
 }
 
-/** Our processes by the names that faults use. */
 export function oursByPart({ api, workers }: SluiceHandle): [ProcessPart, Child][] {
   return [...api, ...workers].map((child) => [child.name as ProcessPart, child]);
 }
 
-/** Starts those that do not run. */
 export async function startDead(children: readonly Child[]): Promise<void> {
   await Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }

@@ -57,7 +57,6 @@ export type Fault<W extends AnyWorld = World> = {
   readonly run: (world: W, random: Random) => Promise<boolean>;
 };
 
-/** Waits while a fault lasts. */
 export function hold(ms: number): Promise<void> {
   return new Promise((settle) => setTimeout(settle, ms));
 }

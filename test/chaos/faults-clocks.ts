@@ -154,7 +154,6 @@ const dayAheadAndBack: Fault = {
   },
 };
 
-/** Whether Redis still has a claim of any of these idempotency keys. */
 async function isRemembered({ redis, producer }: World, keys: readonly string[]): Promise<boolean> {
   const buckets = await redis.hvalsBuffer(shardKeys.claims(0));
   return keys.some((key) => {

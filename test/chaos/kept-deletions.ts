@@ -7,7 +7,6 @@ import type { SluiceHandle } from '../harness/services.js';
 
 export type KeptDeletions = {
   readonly all: ReadonlySet<string>;
-  /** Those that are not complete. */
   readonly pending: ReadonlySet<string>;
 };
 

@@ -9,7 +9,6 @@ import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 
 export type PowerCut = {
-  /** The number of bytes that a cut would lose now. */
   unsyncedBytes(): number;
   /**
    * Kills the process and truncates its files; settles with the number of lost bytes. Everything is kept that was written before
@@ -58,7 +57,6 @@ function sumOf(bytes: ReadonlyMap<string, number>): number {
   return [...bytes.values()].reduce((sum, some) => sum + some, 0);
 }
 
-/** Whether strace can trace other processes on this machine. */
 export async function canTrace(): Promise<boolean> {
   const sleeper: ChildProcess = spawn('sleep', ['60'], { stdio: 'ignore' });
   const tracer = spawn('strace', ['-p', String(sleeper.pid), '-o', '/dev/null'], {

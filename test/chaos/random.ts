@@ -4,7 +4,6 @@ export type Random = {
   /** A whole number from `min` to `max`. */
   int(min: number, max: number): number;
   pick<T>(values: readonly T[]): T;
-  /** The values in random order. */
   shuffle<T>(values: readonly T[]): T[];
 };
 

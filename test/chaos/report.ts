@@ -49,14 +49,12 @@ function oneOfEachFirst(broken: readonly Broken[]): Broken[] {
   return [...broken.filter(isFirst), ...broken.filter((each, index) => !isFirst(each, index))];
 }
 
-/** How often each kind of broken promise occurs. */
 export function countKinds(results: readonly RoundResult[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { kind } of results.flatMap(({ broken }) => broken)) counts[kind] = (counts[kind] ?? 0) + 1;
   return counts;
 }
 
-/** How often each fault took effect. */
 export function countFaults(results: readonly RoundResult[]): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { fault, took } of results.flatMap(({ done }) => done)) {

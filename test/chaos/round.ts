@@ -524,7 +524,6 @@ function findLogged({ world, producers }: Scene): Broken[] {
     .map(({ name }) => ({ kind: 'logged', what: name, detail: 'the log holds what was sent' }));
 }
 
-/** How often each of our processes has ended by itself, by name. */
 function countEnds({ sluice }: AnyDeployment): ReadonlyMap<string, number> {
   return new Map(
     [...sluice.api, ...sluice.workers].map((child) => [child.name, child.endedByThemselves.length]),

@@ -32,7 +32,6 @@ export type SuppressedUser = {
   readonly fromMs: number;
 };
 
-/** Whether a record names a user. */
 export function isAbout({ user_id, identity }: SentEvent, user: SuppressedUser): boolean {
   return user_id === user.user_id || identity === user.identity;
 }

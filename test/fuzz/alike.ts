@@ -83,7 +83,6 @@ export async function compareAnswers(sluice: SluiceHandle, seed: number, count: 
   return { requests: count, statuses, repeats, differences, rows: rows as [number, number] };
 }
 
-/** Lists what is wrong; empty when nothing is. */
 export function faultsOfAlike({ differences, statuses, repeats, rows }: Alike): string[] {
   const faults = differences.slice(0, 3).map((text) => `answers reveal who is suppressed: ${text}`);
   if (rows[0] > 0) faults.push(`${rows[0]} rows of suppressed users are stored`);
@@ -97,7 +96,6 @@ function contextOf(appId: string): RequestContext {
   return { appId, basic: '', bearer: '', deletionRequestId: '', exportId: '' };
 }
 
-/** Every user that a request names. */
 function namesIn(bytes: Buffer = Buffer.alloc(0)): Named[] {
   const names: Named[] = [];
   const add: Readonly<Record<string, (name: string) => Named>> = {

@@ -165,7 +165,6 @@ async function countRows(sluice: SluiceHandle, from: string): Promise<number> {
   return Number(row?.rows);
 }
 
-/** Counts rows that no valid request can have stored. */
 async function countMalformed(sluice: SluiceHandle, appId: string): Promise<number> {
   const text = (column: string, max: number) => `isValidUTF8(${column}) AND lengthUTF8(${column}) <= ${max}`;
   const user = `${text('identity', 255)} AND ifNull(user_id, 0) <= 9007199254740991`;

@@ -37,7 +37,6 @@ type Options = {
 
 const unknownOutcome = 'unknown';
 
-/** Starts the client; it sends until it is stopped. */
 export function startNeighbour(options: Options): Neighbour {
   const worker = new Worker(new URL(import.meta.url), { workerData: options });
   return {

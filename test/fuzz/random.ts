@@ -4,7 +4,6 @@ export type Random = {
   /** A whole number from 0 and below `bound`. */
   below(bound: number): number;
   pick<T>(values: readonly T[]): T;
-  /** True in one of `n` cases. */
   oneIn(n: number): boolean;
 };
 

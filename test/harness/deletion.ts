@@ -240,7 +240,6 @@ export async function withoutRounds(sluice: Deployment, work: () => Promise<void
   });
 }
 
-/** Settles with a page of the account's requests. */
 export async function listDeletions(
   sluice: Deployment,
   token: string,

@@ -27,7 +27,6 @@ export const paths: Readonly<Record<Endpoint, string>> = {
   segment: '/v1/batch',
 };
 
-/** The body of a request with these records. */
 export function bodyOf(endpoint: Endpoint, appId: string, events: readonly SentEvent[]): object {
   switch (endpoint) {
     case 'bulk':

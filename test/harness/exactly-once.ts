@@ -81,7 +81,6 @@ export type Loss = {
   readonly markers: ReadonlySet<string>;
 };
 
-/** Lists what is wrong; empty when every promise was kept. */
 export function findViolations(
   history: readonly (Invocation & Partial<Settlement>)[],
   rows: readonly StoredEvent[],

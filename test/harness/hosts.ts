@@ -19,7 +19,6 @@ export type Host = {
 
 export type Hosts = { readonly all: readonly Host[]; remove(): void };
 
-/** Whether this machine lets us make hosts. */
 export function canMakeHosts(): boolean {
   try {
     createHosts(1).remove();

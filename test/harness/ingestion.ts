@@ -68,7 +68,6 @@ export type StoredUser = {
   readonly properties: Readonly<Record<string, string>>;
 };
 
-/** All users of an environment, as the view `users` shows them. */
 export function readUsers(sluice: Deployment, appId: string): Promise<StoredUser[]> {
   return sluice.rows<StoredUser>(`SELECT
       identity, arrayMap(id -> toString(id), user_ids) AS user_ids, email, properties

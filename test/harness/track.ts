@@ -65,7 +65,6 @@ export type Between = { readonly fromMs: number; readonly toMs: number };
 
 export type ExpectedEvent = Omit<StoredEvent, 'time'> & { readonly time: string | Between };
 
-/** All events of an environment. */
 export function storedEvents(sluice: Deployment, appId: string): Promise<StoredEvent[]> {
   return sluice.rows<StoredEvent>(
     `SELECT event, identity, toString(user_id) AS user_id, session_id, properties, toString(time) AS time

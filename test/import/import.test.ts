@@ -70,7 +70,6 @@ function keptOf({ read, stored, repeats, refused }: Counts) {
   return { read, kept: stored + repeats, refused };
 }
 
-/** Runs the program; settles when it has ended. */
 async function runProgram(args: readonly string[], input = '', under: readonly string[] = []): Promise<Ran> {
   const child = start(args, under);
   child.stdin.end(input);

@@ -70,7 +70,6 @@ function optionsOf(file: string, state: string, rejects: string, ...more: readon
   return readOptions([...args, ...files], {}) as ImportOptions;
 }
 
-/** Settles with the message of a failed import. */
 async function faultOf(importing: Promise<unknown>): Promise<string> {
   const error = await importing.then(
     () => assert.fail('it ended well'),

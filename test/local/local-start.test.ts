@@ -139,7 +139,6 @@ function redisOf(env: NodeJS.ProcessEnv & { DATA_DIR: string }): Redis {
   return new Redis(Number(env.REDIS_PORT), { password });
 }
 
-/** Runs a command of administrators; its status, and what it printed. */
 function admin(env: NodeJS.ProcessEnv, ...words: string[]) {
   const options = { encoding: 'utf8', env: { ...plainEnvironment(), ...env } } as const;
   const { status, stdout, stderr } = spawnSync(process.execPath, [adminScript, ...words], options);

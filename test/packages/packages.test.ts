@@ -108,7 +108,6 @@ function write(name: string, text: string): string {
   return file;
 }
 
-/** Runs a program; its output. */
 function run(file: string): string {
   const { status, stdout, stderr } = spawnSync(process.execPath, [file], { cwd: folder, encoding: 'utf8' });
   assert.equal(status, 0, stderr);

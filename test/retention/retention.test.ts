@@ -71,7 +71,6 @@ const columnsOf = {
   stored_user_identities: () => ({}),
 };
 
-/** The number of a segment that was opened at a time. */
 function segmentAt(ms: number): string {
   return (BigInt(Math.floor(ms)) * 1000n - ((BigInt(Math.floor(ms)) * 1000n) % 64n)).toString();
 }

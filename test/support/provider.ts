@@ -6,7 +6,6 @@ import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import Provider from 'oidc-provider';
 
-/** What the provider states about a person. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 export type TestProvider = {

@@ -61,7 +61,6 @@ export async function loadShard(
   );
 }
 
-/** Suppressions that contain no user. */
 export const noSuppressions: Suppressions = {
   version: () => 0,
   of: () => undefined,
@@ -168,7 +167,6 @@ export function eventIdOf(claim: string): string {
   return createHash('sha256').update(claim).digest('hex').slice(0, 32);
 }
 
-/** Dumps everything in a Redis, so that two states can be compared. */
 export async function dumpAll(redis: Redis): Promise<Map<string, string>> {
   const dump = new Map<string, string>();
   for (const key of (await redis.keys('*')).sort()) {

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { tempDir } from '../harness/temp-dir.js';
 import { deployPath } from './deploy-file.js';
 
-/** The names of the unit files. */
 export function listUnits(): string[] {
   return readdirSync(deployPath('systemd'))
     .filter((name) => /\.(service|target)$/.test(name))

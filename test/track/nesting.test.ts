@@ -23,7 +23,6 @@ const token = await getToken(sluice, await createTestAccount(sluice, 'Nobody'));
 
 type Kind = 'arrays' | 'objects' | 'both';
 
-/** A value nested this deep. */
 function nested(kind: Kind, depth: number): string {
   const opening = { arrays: '[', objects: '{"a":', both: '[{"a":' }[kind];
   const closing = { arrays: ']', objects: '}', both: '}]' }[kind];

@@ -40,7 +40,6 @@ const chunked = 'Transfer-Encoding: chunked';
 
 const contentLength = (body: string) => `Content-Length: ${Buffer.byteLength(body)}`;
 const head = (...lines: string[]) => `${lines.join('\r\n')}\r\n\r\n`;
-/** A request with this many header lines. */
 const withHeaders = (body: string, count: number) =>
   request(
     body,
