@@ -2,13 +2,12 @@
 
 import { deletionNames } from './deletion/deletions.js';
 import { BenchError } from './failure.js';
-import { engineFloor, peerWays, redisFloors, sluiceWays } from './throughput/ways.js';
+import { engineFloor, peerWays, sluiceWays } from './throughput/ways.js';
 
 const ways: readonly { readonly name: string; readonly what: string }[] = [
   ...sluiceWays,
   ...peerWays,
   engineFloor,
-  ...redisFloors,
 ];
 export const roundNames = ways.map(({ name }) => name);
 
@@ -38,7 +37,7 @@ const apart: readonly string[] = ['keys', 'servers', 'replicas', ...deletionName
 const groups: Readonly<Record<string, readonly string[]>> = {
   all: names.filter((name) => !apart.includes(name)),
   ways: sluiceWays.map(({ name }) => name),
-  floors: roundNames.filter((name) => /^(uws|engine|redis)/.test(name)),
+  floors: roundNames.filter((name) => /^(uws|engine)/.test(name)),
   peers: roundNames.filter((name) => name.startsWith('fastify')),
   deletion: deletionNames,
 };

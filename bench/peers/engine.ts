@@ -82,7 +82,7 @@ function makeBlock(appId: string, rows: number, index: number, nowMs: number) {
 }
 
 /** The row of an event of the bench, as the service encodes it. */
-export function rowOf(appId: string, number: number, nowMs: number): string {
+function rowOf(appId: string, number: number, nowMs: number): string {
   const context = { surrogates: false, nowMs, allowedIdentities: new Set<string>() };
   const checked = eventKind.check(eventOf(number), context);
   if ('code' in checked) throw new BenchError(`an event of the bench is refused: ${checked.message}`);

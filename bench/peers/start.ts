@@ -20,12 +20,6 @@ export function preparePeers(deployment: Deployment) {
   const { clickhouse } = deployment.sluice;
   const files = tempDir('peers');
   const enders: (() => Promise<unknown>)[] = [];
-  const redis = once(async () => {
-    const server = await startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax });
-    enders.push(() => server.remove());
-    return server;
-  });
-
   /** Starts a program. If its environment names a port, settles when that port answers. */
   async function start(name: string, env: NodeJS.ProcessEnv): Promise<number> {
     const args = [fileURLToPath(new URL(`./${name}.js`, import.meta.url))];
@@ -66,7 +60,9 @@ export function preparePeers(deployment: Deployment) {
     await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
     await deployment.rows(peerTableStatement);
     const PORT = String(await freePort());
-    const { pid, url: REDIS_URL } = await redis();
+    const redis = await startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax });
+    enders.push(() => redis.remove());
+    const { pid, url: REDIS_URL } = redis;
     const pids = {
       redis: pid,
       clickhouse: clickhouse.pid,
@@ -96,8 +92,6 @@ export function preparePeers(deployment: Deployment) {
   return {
     /** Starts the subject at the first call. */
     subject: (name: keyof typeof subjects) => subjects[name](),
-    /** The Redis of the peers and of the floor of acknowledging. */
-    redis,
     stop: async () => {
       for (const end of enders.toReversed()) await end();
       removeTempDir(files);

@@ -106,9 +106,8 @@ export function shareOfWrk(ways: readonly WayRuns[]): number[] {
 }
 
 const comparedWith = `uWebSockets.js reads the body and answers \`{}\`. ClickHouse alone gets the rows of bulk-500, in blocks as
-large, by the inserts that a worker makes. Redis alone gets the rows of the service's commits by APPEND, in as many commands as a
-commit has, and syncs its file before every answer. Fastify gets the very same bodies, checks them with its schema, limits single
-events by INCR and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together.`;
+large, by the inserts that a worker makes. Fastify gets the very same bodies, checks them with its schema, limits single events by INCR
+and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together.`;
 
 function curveSection(curve: FoundOf<'curve'>): Section[] {
   const table = tableOf(curve, [

@@ -117,15 +117,6 @@ export const sluiceWays: readonly Way[] = [
 /** ClickHouse alone gets the rows of bulk-500. */
 export const engineFloor = { name: 'engine', what: 'ClickHouse alone', subject: 'engine' } as const;
 
-const redis = (name: string, what: string, of: string, events: number, commands: number) =>
-  ({ name, what: `Redis alone, ${what}`, subject: 'redis', way: of, usual: { events, commands } }) as const;
-
-/** Redis alone, with the bytes of the commits of `way`, in as many commands. If `way` was not run, with commits of the usual shape. */
-export const redisFloors = [
-  redis('redis-single', 'commits of single events', 'single', 70, 8),
-  redis('redis-bulk', 'commits of bulk requests', 'bulk-500', 1_000, 12),
-];
-
 const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
 
