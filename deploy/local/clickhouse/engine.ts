@@ -5,13 +5,6 @@ import { closeSync, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { endOnFailedWrite } from './failed-writes.js';
 
-export type Engine = {
-  /** Starts the servers. Settles only when the engine has ended by itself, with the reason; for example when it cannot start. */
-  run(configFile: string): Promise<string>;
-  /** Ends the process at once, without the engine's own shutdown, which waits for its threads. */
-  exit(code: number): never;
-};
-
 const require = createRequire(import.meta.url);
 
 /** What this machine lacks for an embedded ClickHouse, and what to do, in one line; undefined if nothing is missing. */
@@ -34,7 +27,7 @@ function isInstalled(name: string): boolean {
 }
 
 /** Loads the library. This takes no time; the first call to it does. */
-export function loadEngine(): Engine {
+export function loadEngine() {
   const { DataType, load, open } = require('ffi-rs') as typeof import('ffi-rs');
   const library = require.resolve(`${engineName}/libchdb.so`);
   open({ library: 'engine', path: library });
@@ -51,7 +44,8 @@ export function loadEngine(): Engine {
       paramsValue: [...args],
     });
   return {
-    async run(configFile) {
+    /** Starts the servers. Settles only when the engine has ended by itself, with the reason; for example when it cannot start. */
+    async run(configFile: string): Promise<string> {
       pretendTerminal();
       // The first call loads the library.
       await load({
@@ -78,7 +72,8 @@ export function loadEngine(): Engine {
       const address = load({ ...error, retType: DataType.U64, paramsValue: [result] });
       return Number(address) === 0 ? '' : load({ ...error, retType: DataType.String, paramsValue: [result] });
     },
-    exit(code) {
+    /** Ends the process at once, without the engine's own shutdown, which waits for its threads. */
+    exit(code: number): never {
       load({
         library: 'c',
         funcName: '_exit',

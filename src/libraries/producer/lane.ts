@@ -3,21 +3,7 @@
 
 import type { Operation, QueuedRecord } from './records.js';
 
-export type LaneQueue = {
-  add(record: QueuedRecord): void;
-  /** Sets records of one user aside until a time, together with all other waiting records of that user. */
-  park(records: readonly QueuedRecord[], untilMs: number): void;
-  isParked(user: string): boolean;
-  readonly hasParked: boolean;
-  /** Puts a chosen record back among its user's set-aside records. */
-  rejoin(record: QueuedRecord): void;
-  /** Takes the records of the next request, in order; none if nothing is waiting. */
-  choose(nowMs: number, recordsMax: number, bytesMax: number): QueuedRecord[];
-  /** When the next request should be sent, by the steady clock; undefined if no record is waiting. */
-  dueAt(bounds: DueBounds): number | undefined;
-};
-
-export type DueBounds = {
+type DueBounds = {
   readonly recordsMax: number;
   readonly bytesMax: number;
   readonly intervalMs: number;
@@ -31,7 +17,7 @@ type Parked = { untilMs: number; readonly records: QueuedRecord[] };
 /** A batch searches for records of its operation among this many times its maximum of records. */
 const looksPerBatch = 4;
 
-export function createLaneQueue(): LaneQueue {
+export function createLaneQueue() {
   const parked = new Map<string, Parked>();
   let waiting: QueuedRecord[] = [];
   /** How many records at the beginning of `waiting` were already taken. */
@@ -91,7 +77,7 @@ export function createLaneQueue(): LaneQueue {
   }
 
   return {
-    add(record) {
+    add(record: QueuedRecord): void {
       const entry = parked.size === 0 ? undefined : parked.get(record.user);
       if (entry !== undefined) {
         entry.records.push(record);
@@ -100,7 +86,8 @@ export function createLaneQueue(): LaneQueue {
       waiting.push(record);
       bytes += record.bytes;
     },
-    park(records, untilMs) {
+    /** Sets records of one user aside until a time, together with all other waiting records of that user. */
+    park(records: readonly QueuedRecord[], untilMs: number): void {
       const user = records[0]?.user as string;
       const entry = parked.get(user) ?? { untilMs, records: [] };
       entry.untilMs = untilMs;
@@ -118,18 +105,21 @@ export function createLaneQueue(): LaneQueue {
       }
       entry.records.sort((a, b) => a.number - b.number);
     },
-    isParked: (user) => parked.has(user),
-    get hasParked() {
+    isParked: (user: string) => parked.has(user),
+    get hasParked(): boolean {
       return parked.size > 0;
     },
-    rejoin(record) {
+    /** Puts a chosen record back among its user's set-aside records. */
+    rejoin(record: QueuedRecord): void {
       const { records } = parked.get(record.user) as Parked;
       records.push(record);
       records.sort((a, b) => a.number - b.number);
     },
-    choose: (nowMs, recordsMax, bytesMax) =>
+    /** Takes the records of the next request, in order; none if nothing is waiting. */
+    choose: (nowMs: number, recordsMax: number, bytesMax: number) =>
       chooseParked(nowMs, recordsMax, bytesMax) ?? chooseWaiting(recordsMax, bytesMax),
-    dueAt({ recordsMax, bytesMax, intervalMs, generation }) {
+    /** When the next request should be sent, by the steady clock; undefined if no record is waiting. */
+    dueAt({ recordsMax, bytesMax, intervalMs, generation }: DueBounds): number | undefined {
       let dueAt: number | undefined;
       const oldest = waiting[head];
       if (oldest !== undefined) {

@@ -18,22 +18,13 @@ export type LanesOptions = {
   readonly onSettled: (record: QueuedRecord) => void;
 };
 
-export type Lanes = {
-  /** Takes a record, and sets its number, time and generation. */
-  add(record: QueuedRecord): void;
-  /** Settles when the service has answered for all records added before. */
-  flush(): Promise<void>;
-  /** Stops sending. */
-  stop(): void;
-};
-
 const endpoints: Readonly<Record<Operation, { readonly path: string; readonly list?: string }>> = {
   track: { path: '/api/track', list: 'events' },
   addUserProperties: { path: '/api/add_user_properties', list: 'users' },
   identify: { path: '/api/v1/identify' },
 };
 
-export function createLanes(options: LanesOptions): Lanes {
+export function createLanes(options: LanesOptions) {
   const { settings } = options;
   const clock = { generation: 0, isStopped: false };
   const onSettled = (record: QueuedRecord): void => {
@@ -68,14 +59,16 @@ export function createLanes(options: LanesOptions): Lanes {
   }
 
   return {
-    add(record) {
+    /** Takes a record, and sets its number, time and generation. */
+    add(record: QueuedRecord): void {
       record.number = numbers++;
       record.takenAt = performance.now();
       record.generation = clock.generation;
       held.set(clock.generation, (held.get(clock.generation) ?? 0) + 1);
       lanes[hashOf(record.user) % lanes.length]?.add(record);
     },
-    flush() {
+    /** Settles when the service has answered for all records added before. */
+    flush(): Promise<void> {
       const { generation } = clock;
       clock.generation++;
       for (const lane of lanes) lane.wake();
@@ -84,7 +77,7 @@ export function createLanes(options: LanesOptions): Lanes {
         release();
       });
     },
-    stop() {
+    stop(): void {
       clock.isStopped = true;
       for (const lane of lanes) lane.wake();
     },

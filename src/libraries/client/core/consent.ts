@@ -6,12 +6,6 @@ import type { KeyValueStorage, TextStore } from './adapters.js';
 
 export type Choice = 'in' | 'out';
 
-export type Consent = {
-  /** Undefined if the user has not chosen. */
-  choice(): Choice | undefined;
-  choose(choice: Choice): void;
-};
-
 /** The highest number of a choice. `parse` accepts none that is longer, and anybody may have written a high one into the cookie. */
 const numberMax = 1e15 - 1;
 
@@ -22,7 +16,7 @@ export function createConsent(
   key: string,
   appId: string,
   second: TextStore | undefined,
-): Consent {
+) {
   let knownText: string | undefined;
   let known: Numbered | undefined;
   /** Whether the storage accepted the choice. If not, only the second place has the choices of other tabs. */
@@ -49,8 +43,10 @@ export function createConsent(
   }
 
   return {
+    /** Undefined if the user has not chosen. */
     choice: () => readLatest()?.choice,
-    choose: (choice) => keep({ choice, number: Math.min((readLatest()?.number ?? 0) + 1, numberMax) }),
+    choose: (choice: Choice): void =>
+      keep({ choice, number: Math.min((readLatest()?.number ?? 0) + 1, numberMax) }),
   };
 }
 

@@ -20,24 +20,7 @@ export type DeliveryOptions = {
   readonly warn: (line: string) => void;
 };
 
-export type Delivery = {
-  /** Records that these messages may have arrived from now on. */
-  begin(keys: readonly string[]): void;
-  /** Processes the answer to a batch, or its absence, `tookMs` after it was sent. */
-  settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined, tookMs: number): void;
-  /** Lets messages be tried again that were held back because of their size. */
-  resume(): void;
-  /** Records that no message is waiting. */
-  forgetAll(): void;
-  /** Whether this page has put the message into a request that may have arrived. */
-  wasSent(key: string): boolean;
-  /** For how many milliseconds the server wants no message of this kind and user. */
-  limitedMs(message: Message): number;
-  /** How many messages and bytes the next batch may have. */
-  batchMax(): { readonly messages: number; readonly bytes: number; readonly messageBytes: number };
-};
-
-export function createDelivery(options: DeliveryOptions): Delivery {
+export function createDelivery(options: DeliveryOptions) {
   const { queue, backoff, clock } = options;
   /** For each kind and user: until when the server wants no message, and the length of that whole wait. */
   const limited = new Map<string, { readonly until: number; readonly ms: number }>();
@@ -50,6 +33,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
   let refusals = 0;
   let warnedOf: string | undefined;
 
+  /** Processes the answer to a batch, or its absence, `tookMs` after it was sent. */
   function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined, tookMs: number): void {
     const { messages, keys } = batch;
     const verdict = readAnswer(answer, messages);
@@ -131,21 +115,27 @@ export function createDelivery(options: DeliveryOptions): Delivery {
   }
 
   return {
-    begin: (keys) => {
+    /** Records that these messages may have arrived from now on. */
+    begin: (keys: readonly string[]): void => {
       for (const key of keys) sent.add(key);
     },
     settle,
-    resume: () => {
+    /** Lets messages be tried again that were held back because of their size. */
+    resume: (): void => {
       messageBytesMax = Number.POSITIVE_INFINITY;
     },
-    forgetAll: () => sent.clear(),
-    wasSent: (key) => sent.has(key),
-    limitedMs(message) {
+    /** Records that no message is waiting. */
+    forgetAll: (): void => sent.clear(),
+    /** Whether this page has put the message into a request that may have arrived. */
+    wasSent: (key: string): boolean => sent.has(key),
+    /** For how many milliseconds the server wants no message of this kind and user. */
+    limitedMs(message: Message): number {
       const limit = limited.get(limitKeyOf(message));
       const left = (limit?.until ?? 0) - clock.now();
       // If more than the whole wait remains, the clock was set back since.
       return limit !== undefined && left <= limit.ms ? left : 0;
     },
+    /** How many messages and bytes the next batch may have. */
     batchMax: () => ({ messages: messagesMax, bytes: bytesMax, messageBytes: messageBytesMax }),
   };
 }

@@ -3,19 +3,14 @@
 import type { PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 
-export type Gesture = {
-  /** Listens to the device, unless the gesture was already switched off. To be called once. */
-  listen(device: PairingAdapters, warn: (line: string) => void): void;
-  disable(): void;
-};
-
 /** Makes the gesture. Calls `onGesture` each time. */
-export function createGesture(onGesture: () => void): Gesture {
+export function createGesture(onGesture: () => void) {
   let enabled = true;
   let unlisten = () => {};
 
   return {
-    listen(device, warn) {
+    /** Listens to the device, unless the gesture was already switched off. To be called once. */
+    listen(device: PairingAdapters, warn: (line: string) => void): void {
       if (!enabled) return;
       const listening = attempt(warn, 'onShake', () =>
         device.onShake?.(() => {
@@ -24,7 +19,7 @@ export function createGesture(onGesture: () => void): Gesture {
       );
       unlisten = () => attempt(warn, 'onShake', () => remove(listening));
     },
-    disable() {
+    disable(): void {
       enabled = false;
       unlisten();
       unlisten = () => {};
