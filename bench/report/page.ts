@@ -7,10 +7,8 @@ import { plotsOf } from './plots.js';
 import { sectionsOf } from './sections.js';
 import { targetNote, targetsOf, targetTable } from './targets.js';
 
-export type Page = { readonly markdown: string; readonly plots: Readonly<Record<string, string>> };
-
 /** `path`: the path of the page without its extension. The plots are named after it. */
-export async function makePage(results: Results, path: string): Promise<Page> {
+export async function makePage(results: Results, path: string) {
   const { command, seconds, machine, failures } = results;
   const plots = await plotsOf(results);
   const parts = [
