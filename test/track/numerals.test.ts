@@ -96,63 +96,56 @@ const rowsOf = async (appId: string, kind: 'events' | 'user_properties') =>
 async function sendAll(numerals: readonly string[], run: string): Promise<Map<string, string>[]> {
   const sent = new Date().toISOString();
   const nested = (numeral: string) => `"deep": {"in": [{"x": ${numeral}}]}`;
-  const ways: {
-    appId: string;
-    path: string;
-    body: (list: string[]) => string;
-    record: (name: string, numeral: string) => string;
-  }[] = [];
+  const ways: [
+    path: string,
+    body: (list: string[]) => string,
+    record: (name: string, numeral: string) => string,
+  ][] = [];
   for (const appId of [strict, lenient]) {
-    const more = (numeral: string) => (appId === lenient ? `, ${nested(numeral)}` : '');
-    const eventProperties = (n: string) => `{"n": ${n}, "list": [${n}, "x"]${more(n)}}`;
-    const userProperties = (n: string) =>
-      `{"n": ${n}${more(n)}${appId === lenient ? `, "list": [${n}, "x"]` : ''}}`;
-    const app = `"app_id": "${appId}"`;
+    const more = (n: string) => (appId === lenient ? `, ${nested(n)}` : '');
+    const ofEvent = (n: string) => `"properties": {"n": ${n}, "list": [${n}, "x"]${more(n)}}`;
+    const ofUser = (n: string) =>
+      `"properties": {"n": ${n}${more(n)}${appId === lenient ? `, "list": [${n}, "x"]` : ''}}`;
+    const within = (fields: string) => (list: string[]) => `{"app_id": "${appId}", ${fields}: [${list}]}`;
+    const messages = within(`"sent_at": "${sent}", "messages"`);
+    const message = (type: string, name: string) =>
+      `"type": "${type}", "id": "${type} ${name}", "user_id": "5"`;
     ways.push(
-      {
-        appId,
-        path: '/api/track',
-        body: (list) => `{${app}, "events": [${list}]}`,
-        record: (name, n) =>
-          `{"event": "bulk ${name}", "identity": "a", "properties": ${eventProperties(n)}}`,
-      },
-      {
-        appId,
-        path: '/api/add_user_properties',
-        body: (list) => `{${app}, "users": [${list}]}`,
-        record: (name, n) => `{"identity": "bulk ${name}", "properties": ${userProperties(n)}}`,
-      },
-      {
-        appId,
-        path: '/api/collect',
-        body: (list) => `{${app}, "sent_at": "${sent}", "messages": [${list}]}`,
-        record: (name, n) =>
-          `{"type": "event", "id": "e ${name}", "user_id": "5", "event": "collect ${name}", "properties": ${eventProperties(n)}}`,
-      },
-      {
-        appId,
-        path: '/api/collect',
-        body: (list) => `{${app}, "sent_at": "${sent}", "messages": [${list}]}`,
-        record: (name, n) =>
-          `{"type": "user_properties", "id": "u ${name}", "user_id": "5", "identity": "collect ${name}", "properties": ${userProperties(n)}}`,
-      },
+      [
+        '/api/track',
+        within('"events"'),
+        (name, n) => `{"event": "bulk ${name}", "identity": "a", ${ofEvent(n)}}`,
+      ],
+      [
+        '/api/add_user_properties',
+        within('"users"'),
+        (name, n) => `{"identity": "bulk ${name}", ${ofUser(n)}}`,
+      ],
+      [
+        '/api/collect',
+        messages,
+        (name, n) => `{${message('event', name)}, "event": "collect ${name}", ${ofEvent(n)}}`,
+      ],
+      [
+        '/api/collect',
+        messages,
+        (name, n) => `{${message('user_properties', name)}, "identity": "collect ${name}", ${ofUser(n)}}`,
+      ],
     );
   }
   // Messages of Segment's protocol are mended alike in all environments.
   const values = (n: string) => `{"n": ${n}, "list": [${n}, "x"], ${nested(n)}}`;
-  const message = (type: string, fields: (name: string, n: string) => string) => ({
-    appId: strict,
-    path: '/v1/batch',
-    body: (list: string[]) => `{"writeKey": "${strict}", "batch": [${list}]}`,
-    record: (name: string, n: string) =>
-      `{"type": "${type}", "userId": "${type} ${name}", "event": "${type} ${name}", ${fields(name, n)}}`,
-  });
+  const ofSegment = (type: string, fields: (n: string) => string): (typeof ways)[number] => [
+    '/v1/batch',
+    (list) => `{"writeKey": "${strict}", "batch": [${list}]}`,
+    (name, n) => `{"type": "${type}", "userId": "${type} ${name}", "event": "${type} ${name}", ${fields(n)}}`,
+  ];
   ways.push(
-    message('track', (_, n) => `"properties": ${values(n)}, "context": ${values(n)}`),
-    message('identify', (_, n) => `"traits": ${values(n)}`),
-    message('group', (_, n) => `"groupId": "a", "traits": ${values(n)}`),
+    ofSegment('track', (n) => `"properties": ${values(n)}, "context": ${values(n)}`),
+    ofSegment('identify', (n) => `"traits": ${values(n)}`),
+    ofSegment('group', (n) => `"groupId": "a", "traits": ${values(n)}`),
   );
-  for (const { path, body, record } of ways) {
+  for (const [path, body, record] of ways) {
     const reply = await post(sluice.baseUrl, path, body(numerals.map((n, at) => record(`${run} ${at}`, n))));
     assert.equal(reply.status, 200, reply.text);
     assert.ok(!/rejected|limited/.test(reply.text), reply.text.slice(0, 500));
@@ -275,35 +268,26 @@ describe('a number in properties', () => {
       [`[${'1'.repeat(user)}]`, lengths.propertyValueMax],
     ] as const) {
       for (const appId of [strict, lenient]) {
-        const properties = `{"a": 1, "list": ${list}}`;
+        const properties = `"properties": {"a": 1, "list": ${list}}`;
         const sent_at = new Date().toISOString();
+        const named = '"event": "in a list", ';
+        const collect = (type: string, more: string) =>
+          `"sent_at": "${sent_at}", "messages": [{"type": "${type}", "id": "list", "user_id": "5", ${more}${properties}}]`;
         const requests = [
-          [
-            '/api/track',
-            `{"app_id": "${appId}", "event": "in a list", "identity": "list", "properties": ${properties}}`,
-          ],
-          [
-            '/api/add_user_properties',
-            `{"app_id": "${appId}", "identity": "list", "properties": ${properties}}`,
-          ],
-          [
-            '/api/collect',
-            `{"app_id": "${appId}", "sent_at": "${sent_at}", "messages": [{"type": "user_properties", "id": "list", "user_id": "5", "properties": ${properties}}]}`,
-          ],
-          [
-            '/api/collect',
-            `{"app_id": "${appId}", "sent_at": "${sent_at}", "messages": [{"type": "event", "id": "list", "user_id": "5", "event": "in a list", "properties": ${properties}}]}`,
-          ],
+          ['/api/track', `"identity": "list", ${named}${properties}`],
+          ['/api/add_user_properties', `"identity": "list", ${properties}`],
+          ['/api/collect', collect('user_properties', '')],
+          ['/api/collect', collect('event', named)],
         ] as const;
-        for (const [path, body] of requests) {
-          const isUser = !body.includes('"event":');
-          const { status, text } = await post(sluice.baseUrl, path, body);
+        for (const [path, fields] of requests) {
+          const isUser = !fields.includes(named);
+          const { status, text } = await post(sluice.baseUrl, path, `{"app_id": "${appId}", ${fields}}`);
           // A strict environment takes lists of events only, and nothing nested.
           const taken =
             max > 0 &&
             (isUser ? appId === lenient && max > user : appId === lenient || !list.startsWith('[['));
           const isTaken = status === 200 && !text.includes('rejected');
-          assert.equal(isTaken, taken, `${path} ${body.slice(0, 200)}: ${text}`);
+          assert.equal(isTaken, taken, `${path} ${fields.slice(0, 200)}: ${text}`);
           if (!taken) assert.match(text, /"code":"(too_long|invalid_type)"/);
           if (!taken) assert.match(text, /"field":"properties\.list/);
         }
@@ -329,59 +313,29 @@ describe('a number that a double does not hold', () => {
   const one = '1.00000000000000000001';
 
   test('is no identity, id, name or time in any environment', async () => {
-    const event = (appId: string, fields: string) => `{"app_id": ${appId}, ${fields}}`;
+    const time = '1704067200123.00000000001';
     for (const app of [strict, lenient]) {
-      const appId = `"${app}"`;
-      for (const [path, body, code, field] of [
-        [
-          '/api/track',
-          event(`${app}.00000000000000000001`, '"event": "x", "identity": "a"'),
-          'invalid_type',
-          'app_id',
-        ],
-        ['/api/track', event(appId, `"event": "x", "identity": ${one}`), 'invalid_type', 'identity'],
-        [
-          '/api/track',
-          event(appId, '"event": "x", "identity": 9007199254740993'),
-          'invalid_type',
-          'identity',
-        ],
-        ['/api/track', event(appId, `"event": "x", "user_id": ${one}`), 'invalid_type', 'user_id'],
-        ['/api/track', event(appId, `"event": ${one}, "identity": "a"`), 'invalid_type', 'event'],
-        [
-          '/api/track',
-          event(appId, `"event": "x", "identity": "a", "timestamp": 1704067200123.00000000001`),
-          'invalid_type',
-          'timestamp',
-        ],
-        [
-          '/api/track',
-          event(appId, `"event": "x", "identity": "a", "idempotency_key": ${one}`),
-          'invalid_type',
-          'idempotency_key',
-        ],
-        [
-          '/api/track',
-          event(appId, `"event": "x", "identity": "a", "properties": ${one}`),
-          'invalid_type',
-          'properties',
-        ],
-        ['/api/v1/identify', event(appId, `"user_id": ${one}, "identity": "a"`), 'invalid_type', 'user_id'],
-        [
-          '/api/collect',
-          event(appId, `"sent_at": 1704067200123.00000000001, "messages": [1]`),
-          'invalid_type',
-          'sent_at',
-        ],
+      const of = `"app_id": "${app}"`;
+      for (const [field, fields, path = '/api/track'] of [
+        ['app_id', `"app_id": ${app}.00000000000000000001, "event": "x", "identity": "a"`],
+        ['identity', `${of}, "event": "x", "identity": ${one}`],
+        ['identity', `${of}, "event": "x", "identity": 9007199254740993`],
+        ['user_id', `${of}, "event": "x", "user_id": ${one}`],
+        ['event', `${of}, "event": ${one}, "identity": "a"`],
+        ['timestamp', `${of}, "event": "x", "identity": "a", "timestamp": ${time}`],
+        ['idempotency_key', `${of}, "event": "x", "identity": "a", "idempotency_key": ${one}`],
+        ['properties', `${of}, "event": "x", "identity": "a", "properties": ${one}`],
+        ['user_id', `${of}, "user_id": ${one}, "identity": "a"`, '/api/v1/identify'],
+        ['sent_at', `${of}, "sent_at": ${time}, "messages": [1]`, '/api/collect'],
       ] as const) {
-        const reply = await post(sluice.baseUrl, path, body);
-        assert.equal(`${reply.status} ${reply.code} ${reply.field}`, `400 ${code} ${field}`, body);
+        const reply = await post(sluice.baseUrl, path, `{${fields}}`);
+        assert.equal(`${reply.status} ${reply.code} ${reply.field}`, `400 invalid_type ${field}`, fields);
       }
-      const message = `{"type": "event", "id": "t", "user_id": "5", "event": "x", "time": 1704067200123.00000000001}`;
+      const message = `{"type": "event", "id": "t", "user_id": "5", "event": "x", "time": ${time}}`;
       const collected = await post(
         sluice.baseUrl,
         '/api/collect',
-        `{"app_id": ${appId}, "sent_at": "${new Date().toISOString()}", "messages": [${message}]}`,
+        `{${of}, "sent_at": "${new Date().toISOString()}", "messages": [${message}]}`,
       );
       assert.match(
         collected.text,
