@@ -1,12 +1,18 @@
 // The metrics, on ADMIN_PORT and on the port of a worker of its own (WORKER_ADMIN_PORT).
 
 import type { Log } from '../../log.js';
-import { sharing } from '../../wait.js';
 import type { Route } from '../protocol/server.js';
 
 export function adminRoutes(readMetrics: () => Promise<string>, log: Log): Route[] {
-  // Adding up the metrics of all processes takes milliseconds, so callers who ask at the same time share one answer.
-  const readTogether = sharing(readMetrics);
+  // Adding up the metrics of all processes takes milliseconds, so callers who ask at the same time share one answer: that of the running
+  // sum, not of a next one as with `sharing`, for which they would wait twice as long while Redis is silent.
+  let reading: Promise<string> | undefined;
+  const readTogether = () => {
+    reading ??= readMetrics().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
   return [
     {
       method: 'get',
