@@ -9,6 +9,8 @@ import { build } from 'esbuild';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const dist = resolve(process.argv[2] ?? join(root, 'dist'));
+/** No program, but two hundred files that most test processes would load. */
+const administration = 'test/harness/administration';
 const programs = [
   'src/main',
   'src/migrate',
@@ -16,6 +18,7 @@ const programs = [
   'workers/main',
   // Not in an image, which uses a separate server.
   'deploy/local/clickhouse/main',
+  administration,
 ].filter((program) => existsSync(join(root, `${program}.ts`)));
 /** Compiled files that are bundles themselves. */
 const isBundle = /\/src\/(packages\/[^/]+|contract\/typebox)\.js$/;
@@ -46,7 +49,10 @@ for (const program of programs) {
         setup({ onResolve, onLoad }) {
           onResolve({ filter: /^\./ }, ({ path, importer, resolveDir }) => {
             const file = join(importer === source ? join(dist, dirname(program)) : resolveDir, path);
-            return isBundle.test(file) ? { path: fromOutfile(file), external: true } : { path: file };
+            // Tests load the metrics too, and a process can register each only once.
+            const isShared = program === administration && file.endsWith('/src/metrics.js');
+            const external = isBundle.test(file) || isShared;
+            return external ? { path: fromOutfile(file), external } : { path: file };
           });
           // A module that reads files beside itself must look for them beside its own source.
           onLoad({ filter: /\.[jt]s$/ }, ({ path }) => {
