@@ -135,6 +135,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   ],
   'deletion-crash': [
     'completes a deletion exactly when the worker is killed at',
+    'nothing is decided by an emptied Redis by a worker that is started', // 'by a running worker', faults-emptied-redis
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of stored_user_identities',
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
     'completes a deletion after Redis was emptied',
@@ -161,6 +162,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   'faults-processes': [
     'stores every acknowledged event once when an API process is', // the next test, which kills it at each step
     'stores every acknowledged event once when all workers are', // 'everything is killed at once'
+    'stores every acknowledged event once when Redis is', // faults-disk
   ],
   import: ['of Matomo'], // imported-rows
   'key-index': ['after random actions'],
