@@ -47,6 +47,7 @@ import { copyChanges, kindsOfCopies, listEarlier, listUncopied } from '../../src
 import { changeRegistry, readRegistry } from '../../src/registry/registry.js';
 import { readSecondCopy } from '../../src/registry/second-copy.js';
 import { hashSecret } from '../../src/registry/secrets.js';
+import { spreadEvenly } from '../../src/registry/shard-servers.js';
 import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
 import { atPort } from '../harness/clickhouse.js';
@@ -140,6 +141,10 @@ test('several first starts at once create one deployment', async () => {
 test('refuses another number of shards than the first start had, naming the variable', async () => {
   await load(2);
   await assert.rejects(load(3), /SHARDS is 3, but this deployment was first started with 2/);
+});
+
+test('refuses fewer shards than servers, since each server needs one', () => {
+  assert.throws(() => spreadEvenly(2, 3), /SHARDS is 2, but CLICKHOUSE_URL names 3 servers/);
 });
 
 test('a start without SHARDS uses the deployment’s number of shards', async () => {

@@ -471,20 +471,23 @@ test('names the requests whose users are unknown, since their hashes were lost w
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'carol Seen', 'dave Seen']);
 });
 
-test('a restore waits for a round of deletions, and exchanges nothing until it has ended', async () => {
+test('a restore waits for a round of deletions and for a move, and exchanges nothing until they have ended', async () => {
   const lock = registryKeys.maintenanceLock;
   await withRedis(sluice, async (redis) => {
-    await redis.set(lock, 'round of a worker', 'PX', 3_600_000);
     let ended = false;
-    const restored = restore('one').finally(() => {
-      ended = true;
-    });
-    // A process that waits for the lock shortens any time to live that no lock can have.
-    await until(
-      async () => (await redis.pttl(lock)) <= maintenanceLock.holdMs,
-      'the restore asks whether a round runs',
-    );
-    assert.deepEqual([ended, await redis.exists(registryKeys.restoringBackup)], [false, 0]);
+    let restored: Promise<unknown> | undefined;
+    for (const owner of ['round of a worker', 'move of a shard']) {
+      await redis.set(lock, owner, 'PX', 3_600_000);
+      restored ??= restore('one').finally(() => {
+        ended = true;
+      });
+      // A process that waits for the lock shortens any time to live that no lock can have.
+      await until(
+        async () => (await redis.pttl(lock)) <= maintenanceLock.holdMs,
+        'the restore asks whether the lock is free',
+      );
+      assert.deepEqual([ended, await redis.exists(registryKeys.restoringBackup)], [false, 0]);
+    }
     await redis.del(lock);
     await restored;
   });

@@ -48,13 +48,15 @@ export function isAccepted({ status, text }: Answer): boolean {
 export async function untilStored(sluice: Deployment, deadlineMs = 120_000): Promise<void> {
   const redis = new Redis(sluice.redisUrl);
   try {
-    const outstanding = await redis.zrange(shardKeys.segments(0), '0', '-1');
-    if (outstanding.length === 0) return;
-    await until(
-      async () =>
-        (await redis.zmscore(shardKeys.segments(0), ...outstanding)).every((score) => score === null),
-      { deadlineMs, what: 'the outstanding segments are stored' },
-    );
+    for (let shard = 0; shard < Number(sluice.env.SHARDS ?? 1); shard += 1) {
+      const segments = shardKeys.segments(shard);
+      const outstanding = await redis.zrange(segments, '0', '-1');
+      if (outstanding.length === 0) continue;
+      await until(
+        async () => (await redis.zmscore(segments, ...outstanding)).every((score) => score === null),
+        { deadlineMs, what: 'the outstanding segments are stored' },
+      );
+    }
   } finally {
     redis.disconnect();
   }

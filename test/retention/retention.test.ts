@@ -18,6 +18,7 @@ import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js'
 import { withMaintenanceLock } from '../../src/privacy/deletion/maintenance-lock.js';
 import { secondsOverdue } from '../../src/privacy/retention/due.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { shardServersKey } from '../../src/registry/documents.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { retentionRuns } from '../../src/tuning.js';
 import { earliestClock, expireRows, expireRowsIfDue } from '../../workers/retention.js';
@@ -565,7 +566,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
   await storeAt(nowMs - 50 * dayMs, 'stored_events', [old]);
   const lock = registryKeys.maintenanceLock;
   const hold = (owner: string) => redis.set(lock, owner, 'PX', 60_000);
-  for (const owner of ['round another', 'retry another', 'restore another']) {
+  for (const owner of ['round another', 'retry another', 'restore another', 'move another']) {
     await hold(owner);
     assert.equal(await expireRows(context, nowMs), 'busy', owner);
   }
@@ -665,4 +666,10 @@ test('retain-days is a number of days or none, on the command line and over HTTP
   };
   assert.equal(other.retain_days, 7, 'other settings leave it');
   assert.equal((await set('none')).retain_days, undefined);
+});
+
+// The last one, since processes never forget that a shard is elsewhere.
+test('a process that does not know the server of a shard leaves the run to others', async () => {
+  await redis.hset(registryKeys.documents, shardServersKey, JSON.stringify({ servers: [1] }));
+  assert.equal(await expireRows(context, Date.now()), 'busy');
 });

@@ -117,8 +117,6 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   'clickhouse-servers': [
     'a move that is copying can be reverted', // moves
     'a server that hangs',
-    'a process that was paused while its move',
-    'a deployment with one server gets more', // moves
     'a process sends nothing to another deployment',
     'restores servers that are empty',
   ],
@@ -176,8 +174,9 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   ],
   moves: [
     'before a move changes a server',
-    'a process that stood still before',
+    'a process that stood still before it owned',
     'a server that a move opens late, when the shard has moved back',
+    'a process that was paused while its move',
   ],
   'old-copies': ['a backup that is restored into a ClickHouse that was set back'], // backup
   packages: ['by TypeScript under node16', 'by TypeScript under nodenext'],

@@ -3,31 +3,23 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import type { BackupView } from '../../src/operations/backups.js';
-import { registryKeys, shardOf } from '../../src/redis/keys.js';
-import { readRegistry } from '../../src/registry/registry.js';
-import { createTestAccount } from '../harness/accounts.js';
 import { runAdmin } from '../harness/administration.js';
 import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
-import { send } from '../harness/deletion.js';
-import { withRedis } from '../harness/redis-client.js';
+import { sendEvents } from '../harness/deletion.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-
-const shards = 2;
+import { accountInEachShard, listShards } from '../support/servers.js';
 
 let sluice: SluiceHandle;
 let gates: readonly [ClickHouseGate, ClickHouseGate];
 
 before(async () => {
-  sluice = await startSluice({ clickhouseServers: 2, workers: 1, env: { SHARDS: String(shards) } });
+  sluice = await startSluice({ clickhouseServers: 2, workers: 1, env: { SHARDS: '2' } });
   const [first, second] = sluice.clickhouses.map(({ url }) => url) as [string, string];
   gates = [await startClickHouseGate(first), await startClickHouseGate(second)];
-  let appId = '';
   // The primary server has shard 0 at first.
-  while (appId === '' || shardOf(appId, shards) !== 0)
-    [appId = ''] = (await createTestAccount(sluice, 'A', ['Main Production'])).appIds;
-  await send(sluice, '/api/track', { app_id: appId, event: 'E', identity: 'ada' });
+  const [appId = ''] = (await accountInEachShard(sluice)).appIds;
+  await sendEvents(sluice, appId, 'stay', [{ identity: 'ada' }]);
   await until(async () => (await counts()).join() === '1,0', 'the event is stored');
 });
 
@@ -84,7 +76,7 @@ test('a backup with all of its parts is not complete if its command was interrup
   const parts =
     "SELECT count() FROM system.backups WHERE status = 'BACKUP_CREATED' AND name LIKE '%cut.server-1%'";
   await until(async () => Number(await sluice.clickhouses[1]?.query(parts)) === 2, 'all parts are there');
-  const listed = (await sluice.admin('backup', 'list')) as BackupView[];
+  const listed = (await sluice.admin('backup', 'list')) as { name: string; status: string }[];
   assert.equal(listed.find(({ name }) => name === 'cut')?.status, 'unknown');
   await assert.rejects(restore('cut'), /the backup cut has no end mark/);
   await assert.rejects(sluice.admin('backup', 'create', 'cut'), /a shard was moved meanwhile/);
@@ -115,17 +107,13 @@ test('a restore exchanges nothing if a move of a shard begins before its plan is
   const restored = byGates('backup', 'restore', 'good', '--yes');
   await until(() => gate.held.length > 0, 'the plan is to be noted');
   const moved = move(1);
-  await until(
-    () =>
-      withRedis(sluice, async (redis) => ((await readRegistry(redis)).shardServers?.moves ?? []).length > 0),
-    'the move is recorded',
-  );
+  await until(async () => (await listShards(sluice))[0]?.moving_to === 1, 'the move is recorded');
   gate.release();
   await assert.rejects(restored, /a shard was moved meanwhile|it was paused for too long/);
   await moved;
   assert.deepEqual(await counts(), [0, 1]);
-  await withRedis(sluice, async (redis) => assert.equal(await redis.exists(registryKeys.restoringBackup), 0));
   await assert.rejects(restore('good'), /shard 0 was on server 0/);
+  // No move would begin if the restore had left anything.
   await move(0);
   await restore('good');
   assert.deepEqual(await counts(), [1, 0]);

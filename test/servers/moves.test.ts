@@ -1,315 +1,256 @@
 // Moves of shards between two ClickHouse servers beside other work: an index of keys that grows or is rebuilt, a server that is away, other
-// moves, and processes that were paused.
+// moves, and processes that were paused. The API and the worker reach the servers through gates, and so do the moves that have to pause.
 
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
-import { after, before } from 'node:test';
-import type { ShardView } from '../../src/admin/shards.js';
-import { showUserEverywhere } from '../../src/admin/user-everywhere.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
-import { endOwnership, removeRows, takeOver } from '../../src/clickhouse/move-rows.js';
-import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
-import { readConfig } from '../../src/config.js';
-import { noCrash } from '../../src/crash-point.js';
-import { createLog } from '../../src/log.js';
-import { withMaintenanceLock } from '../../src/privacy/deletion/maintenance-lock.js';
-import { connect, untilReady } from '../../src/redis/client.js';
-import { rebuildText } from '../../src/redis/key-rebuild.js';
-import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
-import { runScript, scripts } from '../../src/redis/scripts.js';
-import { type ShardServers, shardServersKey } from '../../src/registry/documents.js';
-import { readSecondCopy } from '../../src/registry/second-copy.js';
-import { refreshShardTable } from '../../src/registry/shard-servers.js';
-import { type IndexOptions, indexKeys } from '../../workers/index-keys.js';
-import { createTestAccount } from '../harness/accounts.js';
+import { after, afterEach, before } from 'node:test';
+// Only here it is written how Redis calls what a rebuild and the locks leave there.
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import type { TestAccount } from '../harness/accounts.js';
 import { runAdmin, runMigrations } from '../harness/administration.js';
-import { type ClickHouseHandle, credentials } from '../harness/clickhouse.js';
-import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
-import { sendEvents } from '../harness/deletion.js';
+import { type Choice, type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { administer, sendEvents, untilStored } from '../harness/deletion.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
 import { paths, post } from '../harness/ingestion.js';
-import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
-import { runProgram } from '../harness/sluice.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type ClickHouseHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import {
+  accountInEachShard,
+  ask as askServer,
+  killAt,
+  listShards,
+  type ShardView,
+} from '../support/servers.js';
 import { test } from '../support/test.js';
 
-const shards = 4;
-/** The shard that the tests move. One server has shards 0 and 2, the other one 1 and 3. */
+/** The shard that the tests move. At first one server has shards 0 and 2, and the other one shard 1. */
 const shard = 0;
 
+type Gates = readonly [ClickHouseGate, ClickHouseGate];
+
 let sluice: SluiceHandle;
-/** A connection to each server. */
-let clients: readonly [ClickHouseClient, ClickHouseClient];
+let account: TestAccount;
 /** An environment of each shard. */
-const appIds = new Map<number, string>();
-let redis: IndexOptions['redis'];
-let epoch: string;
-const log = createLog('test', 'silent');
+let appIds: readonly string[];
+let redis: ReturnType<typeof connectTestRedis>;
+/** The gates of the API and the worker, and of two further processes. */
+let processes: Gates;
+let slow: Gates;
+let other: Gates;
+
+const gatesBefore = (clickhouses: readonly ClickHouseHandle[]) =>
+  Promise.all(clickhouses.map(({ url }) => startClickHouseGate(url))) as Promise<unknown> as Promise<Gates>;
+const through = (gates: Gates) => ({ CLICKHOUSE_URL: gates.map(({ url }) => url).join() });
 
 before(async () => {
-  sluice = await startSluice({ clickhouseServers: 2, workers: 0, env: { SHARDS: String(shards) } });
-  const [first, second] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
-  const connectTo = ({ testerUrl: url }: ClickHouseHandle) => connectClickHouse({ url, database: 'sluice' });
-  clients = [connectTo(first), connectTo(second)];
-  redis = connect(readConfig(sluice.env), log);
-  await untilReady(redis, 20_000);
-  epoch = (await redis.get(registryKeys.epoch)) ?? '';
-  while (appIds.size < shards)
-    for (const id of (await createTestAccount(sluice, 'Moved', ['One', 'Two', 'Three'])).appIds)
-      appIds.set(shardOf(id, shards), id);
+  sluice = await startSluice({
+    clickhouseServers: 2,
+    env: { SHARDS: '3' },
+    ways: async (clickhouses) => {
+      processes = await gatesBefore(clickhouses);
+      return through(processes);
+    },
+  });
+  [slow, other] = [await gatesBefore(sluice.clickhouses), await gatesBefore(sluice.clickhouses)];
+  redis = connectTestRedis(sluice.redisUrl);
+  ({ account, appIds } = await accountInEachShard(sluice));
+});
+
+afterEach(() => {
+  for (const gate of [processes, slow, other].flat()) gate.pass();
 });
 
 after(async () => {
   redis?.disconnect();
-  for (const client of clients ?? []) await client.close();
   await sluice?.stop();
+  for (const gate of [processes, slow, other].flat()) await gate?.close();
 });
 
 const move = (to: number, which = shard) => sluice.admin('shards', 'move', String(which), '--to', String(to));
-const moved = { server: 1, moved: [shard] };
+const moveThrough = (gates: Gates, to: number, which = shard) =>
+  runAdmin(['shards', 'move', String(which), '--to', String(to)], { ...sluice.env, ...through(gates) });
+const moved = (server: number) => ({ server, moved: [shard] });
 
-async function ask(server: number, sql: string): Promise<string> {
-  const { origin, tester } = sluice.clickhouses[server] as ClickHouseHandle;
-  const url = `${origin}/?database=sluice&mutations_sync=2`;
-  const reply = await fetch(url, { method: 'POST', headers: credentials(tester), body: sql });
-  const text = await reply.text();
-  assert.equal(reply.status, 200, text);
-  return text.trim();
+const ask = (server: number, sql: string) => askServer(sluice.clickhouses[server] as ClickHouseHandle, sql);
+const placeOf = async (which = shard) => (await listShards(sluice))[which] as ShardView;
+
+/** The server that has the shard, and the other one. */
+async function sides(which = shard): Promise<{ from: 0 | 1; to: 0 | 1 }> {
+  const { server, moving_to } = await placeOf(which);
+  assert.equal(moving_to, null);
+  return server === 0 ? { from: 0, to: 1 } : { from: 1, to: 0 };
 }
 
-async function placeOf(which = shard): Promise<ShardView> {
-  const listed = (await sluice.admin('shards', 'list')) as ShardView[];
-  return listed[which] as ShardView;
+/** Settles when the event is stored. */
+async function send(key: string, which = shard): Promise<void> {
+  const app_id = appIds[which];
+  await post(sluice.baseUrl, paths.track, { app_id, event: key, identity: 'ada', idempotency_key: key });
+  await untilStored(sluice);
 }
-
-/** Does some work while a worker runs; settles when all records are stored. */
-async function withWorker(work: () => Promise<unknown>): Promise<void> {
-  const worker = await sluice.addWorker();
-  try {
-    await work();
-    await until(async () => {
-      const waiting = Array.from({ length: shards }, (_, each) => redis.zcard(shardKeys.segments(each)));
-      return (await Promise.all(waiting)).every((count) => count === 0);
-    }, 'everything is stored');
-  } finally {
-    await worker.stop();
-  }
-}
-
-const send = (key: string, which = shard) =>
-  post(sluice.baseUrl, paths.track, {
-    app_id: appIds.get(which),
-    event: key,
-    identity: 'ada',
-    idempotency_key: key,
-  });
 
 const countOf = (event: string) => ask(0, `SELECT count() FROM events WHERE event = '${event}'`);
+const isHeld = (gate: ClickHouseGate) => until(() => gate.held.length > 0, 'a statement is held');
+const startsWith =
+  (text: string): Choice =>
+  ({ sql }) =>
+    sql.startsWith(text);
 
-/** The connection of a worker that is paused, while `meanwhile` happens, before it sends the first statement of this kind. */
-function pausedBefore(
-  client: ClickHouseClient,
-  isIt: (query: string) => boolean,
-  meanwhile: () => Promise<unknown>,
-): ClickHouseClient {
-  let stands = true;
-  return new Proxy(client, {
-    get: (target, name) => {
-      const value = Reflect.get(target, name, target);
-      if (typeof value !== 'function') return value;
-      if (name !== 'command' && name !== 'exec') return value.bind(target);
-      return async (asked: { query: string }) => {
-        if (stands && isIt(asked.query)) {
-          stands = false;
-          await meanwhile();
-        }
-        return value.call(target, asked);
-      };
-    },
-  });
+/** The marker of the shard's index: its generation, and how far it reaches. */
+async function markerOn(server: number): Promise<{ generation: bigint; reaches: string }> {
+  const text = await ask(
+    server,
+    `SELECT max(segment), hex(max(owner)) FROM stored_keys WHERE hash = 0 AND rest = ${shard} FORMAT TSV`,
+  );
+  const [generation = '', reaches = ''] = text.split('\t');
+  return { generation: BigInt(generation), reaches };
 }
 
-/** Indexes keys like a worker that believes the shard to be on this server. */
-const index = (clickhouse: ClickHouseClient) =>
-  indexKeys({ redis, clickhouse, epoch, crash: noCrash, log }, shard);
-
-const generationIn = async (client: ClickHouseClient) => (await readMarkers(client)).get(shard)?.generation;
-const generationKnown = () => redis.hget(shardKeys.state(shard), 'keys_generation');
-
 test('markers of other shards do not count as keys of a moved one, and its own marker is compared', async () => {
-  const [former, next] = clients;
-  await withWorker(async () => {
-    for (const which of [shard, 2]) await send(`first ${which}`, which);
-  });
-  await withWorker(() => withRedis(sluice, forgetKeys));
-  await withWorker(() => send('second'));
-  await index(former);
+  for (const which of [shard, 2]) await send(`first ${which}`, which);
+  await forgetKeys(redis);
+  await send('second');
+  await sluice.admin('keys-index', 'rebuild');
   // The generation of shard 2 looks like a segment number of shard 0.
-  const generation = String((1n << 63n) + 64n);
-  assert.ok(await writeMarker(former, 2, { indexedTo: '64', generation }, undefined));
-  // A restore may leave such a marker on each server.
-  const stale = { indexedTo: '1', generation: String((1n << 63n) + 1n) };
-  assert.ok(await writeMarker(next, shard, stale, undefined));
-  const before = (await readMarkers(former)).get(shard);
-  assert.ok(before);
-  assert.deepEqual(await move(1), moved);
-  assert.deepEqual([...(await readMarkers(former)).keys()], [2]);
-  const after = (await readMarkers(next)).get(shard);
-  assert.equal(after?.indexedTo, before.indexedTo);
-  assert.equal(
-    await ask(1, `SELECT count() FROM stored_keys WHERE hash = 0 AND segment = ${stale.generation}`),
-    '0',
+  await ask(
+    0,
+    `INSERT INTO stored_keys (hash, rest, segment, owner) SELECT hash, rest, (intDiv(segment, 64) + 1) * 64, owner
+      FROM stored_keys WHERE hash = 0 AND rest = 2 ORDER BY segment DESC LIMIT 1 SETTINGS insert_allow_materialized_columns = 1`,
   );
+  // A restore may leave such a marker on each server.
+  const stale = 2n ** 63n + 1n;
+  await ask(1, `INSERT INTO stored_keys (hash, rest, segment) VALUES (0, ${shard}, ${stale})`);
+  const { generation, reaches } = await markerOn(0);
+  const markers = 'SELECT arraySort(groupUniqArray((rest, segment))) FROM stored_keys WHERE hash = 0';
+  const others = await ask(0, `${markers} AND rest != ${shard}`);
+  assert.deepEqual(await move(1), moved(1));
+  assert.equal(await ask(0, markers), others);
+  const now = await markerOn(1);
+  assert.equal(now.reaches, reaches);
+  assert.equal(await ask(1, `SELECT count() FROM stored_keys WHERE hash = 0 AND segment = ${stale}`), '0');
   // A higher generation makes workers load their filters again.
-  assert.ok(after !== undefined && after.generation > before.generation);
-  assert.equal(await generationKnown(), after.generation);
-  await move(0);
+  assert.ok(now.generation > generation);
+  assert.equal(await redis.hget(shardKeys.state(shard), 'keys_generation'), String(now.generation));
 });
 
+/** Asks the worker to rebuild the index, and holds its next statement of this kind on a server. */
+async function holdRebuild(server: 0 | 1, choice: Choice): Promise<ClickHouseGate> {
+  const gate = processes[server];
+  gate.hold(choice);
+  await administer(sluice, 'POST', '/keys-index/rebuild');
+  await isHeld(gate);
+  return gate;
+}
+
+/** Settles when the worker has ended its work on the index of a server that no longer has the shard. */
+async function untilRefused(times: number): Promise<void> {
+  const refusals = () => (sluice.workers[0]?.output() ?? '').split('exchanged or moved meanwhile').length - 1;
+  await until(() => refusals() >= times, 'the worker sees that the shard was moved');
+}
+
+const addsKeys = startsWith('INSERT INTO stored_keys (hash, rest, segment) ');
+const keysOfShard = `stored_keys FINAL WHERE hash != 0 AND segment % 64 = ${shard}`;
+
 test('a worker that was paused during a move writes neither a key nor a marker on the old server', async () => {
-  const [former, next] = clients;
-  await withWorker(() => send('third'));
-  const isMarkers = (query: string) => query.includes('SELECT rest AS shard');
-  const left = `SELECT count() FROM stored_keys WHERE hash = 0 AND rest = ${shard} OR hash != 0 AND segment % 64 = ${shard}`;
-  await assert.rejects(index(pausedBefore(former, isMarkers, () => move(1))), /exchanged or moved meanwhile/);
-  assert.equal(await ask(0, left), '0');
-  await move(0);
-  // The same holds if the worker was paused after it had read the marker.
-  const isKeys = (query: string) => query.startsWith('INSERT INTO stored_keys');
-  await assert.rejects(index(pausedBefore(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
-  assert.equal(await ask(0, left), '0');
-  await index(next);
-  await move(0);
-  await withWorker(async () => {
-    await withRedis(sluice, forgetKeys);
-    await send('third');
-  });
+  await send('third');
+  let refusals = 0;
+  for (const choice of [startsWith('INSERT INTO stored_keys (hash, rest, segment, owner)'), addsKeys]) {
+    const { from, to } = await sides();
+    // Without one the worker writes a first marker, which depends on no earlier one.
+    if (choice !== addsKeys)
+      await ask(from, `ALTER TABLE stored_keys DELETE WHERE hash = 0 AND rest = ${shard}`);
+    const gate = await holdRebuild(from, choice);
+    assert.deepEqual(await move(to), moved(to));
+    gate.release();
+    refusals += 1;
+    await untilRefused(refusals);
+    const left = `stored_keys WHERE hash = 0 AND rest = ${shard} OR hash != 0 AND segment % 64 = ${shard}`;
+    assert.equal(await ask(from, `SELECT count() FROM ${left}`), '0');
+    // The worker ends the rebuild on the other server.
+    await sluice.admin('keys-index', 'rebuild');
+  }
+  await forgetKeys(redis);
+  await send('third');
   assert.equal(await countOf('third'), '1');
 });
 
 test('a rebuild of the index that continues on the former server of a moved shard begins again', async () => {
-  const [former, next] = clients;
-  const keys = `SELECT count() FROM stored_keys FINAL WHERE hash != 0 AND segment % 64 = ${shard}`;
-  await index(former);
-  const all = await ask(0, keys);
-  await ask(0, `ALTER TABLE stored_keys DELETE WHERE hash != 0 AND segment % 64 = ${shard}`);
-  const asked = rebuildText({ id: randomUUID(), generation: '', doneTo: '0', to: '0' });
-  const state = shardKeys.state(shard);
-  assert.equal(await runScript(redis, scripts.noteRebuild, [state], [epoch, '', asked]), 1);
-  const before = await generationIn(former);
+  const { from, to } = await sides();
+  await send('rebuilt');
+  // From here on the worker has nothing else to add.
+  await sluice.admin('keys-index', 'rebuild');
+  const keys = `SELECT count() FROM ${keysOfShard}`;
+  const all = await ask(from, keys);
+  assert.notEqual(all, '0');
+  await ask(from, `ALTER TABLE stored_keys DELETE WHERE hash != 0 AND segment % 64 = ${shard}`);
   // The worker is paused before it adds the keys, and its statement is lost.
-  const isKeys = (query: string) => query.startsWith('INSERT INTO stored_keys (hash, rest, segment) ');
-  await assert.rejects(index(pausedBefore(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
-  const noted = JSON.parse((await redis.hget(state, 'keys_rebuild')) ?? '') as {
-    generation: string;
-    to: string;
-  };
-  assert.equal(noted.generation, before);
+  const gate = await holdRebuild(from, addsKeys);
+  const { generation } = await markerOn(from);
+  assert.deepEqual(await move(to), moved(to));
+  const state = shardKeys.state(shard);
+  const noted = JSON.parse((await redis.hget(state, 'keys_rebuild')) ?? '') as Record<string, string>;
+  assert.equal(noted.generation, String(generation));
   // Records the progress of a worker whose keys reached the old server while the shard was copied.
-  const further = JSON.stringify({ ...noted, doneTo: noted.to });
-  assert.equal(
-    await runScript(redis, scripts.noteRebuild, [state], [epoch, JSON.stringify(noted), further]),
-    1,
-  );
-  assert.equal(await ask(1, keys), '0');
-  await index(next);
-  assert.equal(await ask(1, keys), all);
-  assert.equal(await redis.hexists(state, 'keys_rebuild'), 0);
-  await move(0);
+  await redis.hset(state, 'keys_rebuild', JSON.stringify({ ...noted, doneTo: noted.to }));
+  assert.equal(await ask(to, keys), '0');
+  gate.forget();
+  gate.release();
+  await until(async () => (await redis.hexists(state, 'keys_rebuild')) === 0, 'the index is rebuilt');
+  assert.equal(await ask(to, keys), all);
 });
 
-async function killedAt(point: string, to: number): Promise<void> {
-  const args = ['shards', 'move', String(shard), '--to', String(to)];
-  const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
-  await assert.rejects(killed, /SIGKILL/, point);
-}
+const killedAt = (point: string, to: number) =>
+  killAt(sluice, point, 'shards', 'move', String(shard), '--to', String(to));
 
 test('a move to a server that is away does not begin; one that has changed nothing is reverted without it', async () => {
-  const [, second] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
-  const isAway = /ClickHouse server 1 \(from 0\) does not answer/;
-  await killedAt('move_noted', 1);
-  await second.kill9();
-  await assert.rejects(move(1), isAway);
-  assert.equal((await placeOf()).moving_to, 1);
-  assert.deepEqual(await move(0), { server: 0, moved: [] });
-  await assert.rejects(move(1), isAway);
-  assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
-  await second.restart();
-  await killedAt('shard_closed', 1);
-  await second.kill9();
-  for (const to of [0, 1])
-    await assert.rejects(
-      move(to),
-      /server 1 \(from 0\) does not answer. Shard 0 stores nothing .* "shards move 0 --to 1" continues the move, and "shards move 0 --to 0" reverts it/,
-    );
-  await second.restart();
-  assert.deepEqual(await move(0), { server: 0, moved: [shard] });
-  await withWorker(() => send('after the moves'));
+  const { from, to } = await sides();
+  const isAway = new RegExp(`ClickHouse server ${to} \\(from 0\\) does not answer`);
+  const setAway = () => slow[to].refuse(() => true, 999);
+  await killedAt('move_noted', to);
+  setAway();
+  await assert.rejects(moveThrough(slow, to), isAway);
+  assert.equal((await placeOf()).moving_to, to);
+  assert.deepEqual(await moveThrough(slow, from), { server: from, moved: [] });
+  await assert.rejects(moveThrough(slow, to), isAway);
+  assert.deepEqual(await sides(), { from, to });
+  await killedAt('shard_closed', to);
+  const whatToDo = new RegExp(
+    `server ${to} \\(from 0\\) does not answer. Shard 0 stores nothing .* "shards move 0 --to ${to}" continues the move, and "shards move 0 --to ${from}" reverts it`,
+  );
+  for (const goal of [from, to]) await assert.rejects(moveThrough(slow, goal), whatToDo);
+  assert.deepEqual(await move(from), moved(from));
+  await send('after the moves');
   assert.equal(await countOf('after the moves'), '1');
 });
 
-/** Starts gates before the servers; returns them and a way to move shards through them. */
-async function startGates() {
-  const gates = (await Promise.all(sluice.clickhouses.map(({ url }) => startClickHouseGate(url)))) as [
-    ClickHouseGate,
-    ClickHouseGate,
-  ];
-  const env = { ...sluice.env, CLICKHOUSE_URL: gates.map(({ url }) => url).join(',') };
-  const moveThrough = (to: number, which = shard) =>
-    runAdmin(['shards', 'move', String(which), '--to', String(to)], env);
-  return { gates, env, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
-}
-
-const isHeld = (gate: ClickHouseGate) => until(() => gate.held.length > 0, 'a statement is held');
-
 test('a move that fails before it has changed a server is forgotten', async () => {
-  const { gates, moveThrough, close } = await startGates();
-  gates[0].refuse(({ parameters }) => parameters.get('param_prefix') === 'retention_run_', 999);
-  await assert.rejects(moveThrough(1), /Refused by the gate/);
-  assert.equal(gates[0].faked.length, 1);
-  assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  const { from, to } = await sides();
+  const refuse = async (server: 0 | 1, choice: Choice, times: number) => {
+    slow[server].refuse(choice, 999);
+    await assert.rejects(moveThrough(slow, to), /Refused by the gate/);
+    assert.equal(slow[server].faked.length, times);
+    assert.deepEqual(await sides(), { from, to });
+    slow[server].pass();
+  };
+  await refuse(from, ({ parameters }) => parameters.get('param_prefix') === 'retention_run_', 1);
   // The copy that records the move is refused, or that which records its first change; then that which records its end is refused too.
   for (const taken of [0, 1]) {
     let copies = 0;
-    gates[0].refuse(({ sql }) => sql.startsWith('INSERT INTO registry') && copies++ >= taken, 999);
-    await assert.rejects(moveThrough(1), /Refused by the gate/);
-    assert.equal(gates[0].faked.length, 2);
-    assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+    await refuse(0, ({ sql }) => sql.startsWith('INSERT INTO registry') && copies++ >= taken, 2);
   }
-  await close();
 });
 
 test('before a move changes a server, the second copy records that the move cannot be forgotten any more', async () => {
-  const { gates, moveThrough, close } = await startGates();
-  gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
-  const moving = moveThrough(1);
-  await isHeld(gates[1]);
-  const { documents } = await readSecondCopy(clients[0]);
-  const { moves } = JSON.parse(documents[shardServersKey] ?? '') as ShardServers;
-  assert.deepEqual(
-    moves?.map(({ stage, unchanged_by }) => [stage, unchanged_by]),
-    [['copy', '']],
+  const { to } = await sides();
+  slow[to].hold(startsWith('CREATE OR REPLACE VIEW local_events'));
+  const moving = moveThrough(slow, to);
+  await isHeld(slow[to]);
+  const copy = await ask(
+    0,
+    "SELECT argMax(document, (registry.version, written_at)) FROM registry WHERE document_key = 'shard_servers:'",
   );
-  gates[1].release();
-  assert.deepEqual(await moving, moved);
-  await close();
-  await move(0);
-});
-
-test('a server that a process opens late for a shard that was moved meanwhile is closed for it again', async () => {
-  const { gates, moveThrough, close } = await startGates();
-  gates[0].hold(({ sql }) => sql.includes(`SELECT ${shard}, 'door'`));
-  const late = moveThrough(0);
-  await isHeld(gates[0]);
-  assert.deepEqual(await move(1), moved);
-  gates[0].release();
-  assert.deepEqual(await late, { server: 0, moved: [] });
-  await close();
-  const refusal = await storeLate(0).catch(String);
-  await move(0);
-  assert.match(refusal, /Constraint `shard_limits`/);
+  assert.match(copy, /"stage":"copy".*"unchanged_by":""/);
+  slow[to].release();
+  assert.deepEqual(await moving, moved(to));
 });
 
 /** Stores a row like a paused worker, under a number above all that the server refuses since earlier moves. */
@@ -319,25 +260,50 @@ const storeLate = (server: number) =>
     `INSERT INTO stored_events (app_id, segment) SETTINGS log_comment = 'store events ${4e15 + shard}'
       VALUES ('1', ${4e15 + shard})`,
   );
+const setsDoor: Choice = ({ sql }) => sql.includes(`SELECT ${shard}, 'door'`);
+
+test('a server that a process opens late for a shard that was moved meanwhile is closed for it again', async () => {
+  const { from, to } = await sides();
+  slow[from].hold(setsDoor);
+  const late = moveThrough(slow, from);
+  await isHeld(slow[from]);
+  assert.deepEqual(await move(to), moved(to));
+  slow[from].release();
+  assert.deepEqual(await late, { server: from, moved: [] });
+  await assert.rejects(storeLate(from), /Constraint `shard_limits`/);
+});
 
 test('a server that a move opens late, when the shard has moved back, is closed for it again', async () => {
-  const { gates, moveThrough, close } = await startGates();
-  gates[1].hold(({ sql }) => sql.includes(`SELECT ${shard}, 'door'`) && sql.includes("'open'"));
-  const late = moveThrough(1);
-  await isHeld(gates[1]);
-  assert.deepEqual(await move(1), moved);
-  assert.deepEqual(await move(0), { server: 0, moved: [shard] });
-  gates[1].release();
+  const { from, to } = await sides();
+  slow[to].hold((statement) => setsDoor(statement) && statement.sql.includes("'open'"));
+  const late = moveThrough(slow, to);
+  await isHeld(slow[to]);
+  assert.deepEqual(await move(to), moved(to));
+  assert.deepEqual(await move(from), moved(from));
+  slow[to].release();
   await assert.rejects(late, /another process has continued the move/);
-  await close();
-  assert.match(await storeLate(1).catch(String), /Constraint `shard_limits`/);
+  await assert.rejects(storeLate(to), /Constraint `shard_limits`/);
+});
+
+test('a process that was paused while its move was taken back copies nothing', async () => {
+  const { from, to } = await sides();
+  // It closes the shard on the server that has it, after it has checked that the move is its own.
+  slow[from].hold(setsDoor);
+  const late = moveThrough(slow, to);
+  await isHeld(slow[from]);
+  assert.deepEqual(await move(from), moved(from));
+  slow[from].release();
+  await assert.rejects(late, /another process has continued the move/);
+  assert.equal(await ask(to, `SELECT count() FROM stored_events WHERE segment % 64 = ${shard}`), '0');
+  // The shard is closed where it is stored. The command that names this server opens it again.
+  assert.deepEqual(await move(from), { server: from, moved: [] });
+  await send('taken back');
+  assert.equal(await countOf('taken back'), '1');
 });
 
 test('no shard is moved from a server that was set back, and a move that was under way is reverted', async () => {
-  await until(
-    async () => (await redis.hexists(registryKeys.witness, 'kept:0')) === 1,
-    'the server has seen a number',
-  );
+  await move(0);
+  await send('before it was set back');
   await killedAt('partition_copied', 1);
   const arrived = `SELECT count() FROM stored_events WHERE app_id != '' AND segment % 64 = ${shard}`;
   assert.notEqual(await ask(1, arrived), '0');
@@ -348,62 +314,53 @@ test('no shard is moved from a server that was set back, and a move that was und
     return (await ready()).includes('set back to older data');
   }, 'the server is known to be set back');
   await assert.rejects(move(1), /was set back .* once "shards move 0 --to 0" has reverted the move/);
-  assert.deepEqual(await move(0), { server: 0, moved: [shard] });
+  assert.deepEqual(await move(0), moved(0));
   assert.equal(await ask(1, arrived), '0');
   await assert.rejects(move(1), /server 0 was set back to older data/);
-  assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  assert.deepEqual(await sides(), { from: 0, to: 1 });
   const { recovered } = (await sluice.admin('state', 'recover')) as { recovered: readonly number[] };
   assert.deepEqual(recovered, [0]);
-  assert.deepEqual(await move(1), moved);
-  await move(0);
+  assert.deepEqual(await move(1), moved(1));
 });
 
 test('a shard that came to a server after the state to which it was set back may be missing entirely', async () => {
-  await withWorker(() => Promise.all([send('came later'), send('was there', 1)]));
+  await send('came later');
+  await send('was there', 1);
   await move(1);
-  await until(async () => (await redis.hexists(registryKeys.witness, 'kept:1')) === 1, {
-    deadlineMs: 60_000,
-    what: 'the server has seen a number',
-  });
-  const to = Number(await redis.hget(shardKeys.state(1), 'stored_to'));
-  await ask(1, 'TRUNCATE TABLE witness');
-  // The witness that an older copy of the server would have, which has the other shard completely.
-  await ask(
-    1,
-    `INSERT INTO witness (part, number, stored_to, stored_records) VALUES ('registry', 1, 0, 0), ('0', 1, 64, 1), ('1', 1, ${to}, 1)`,
-  );
-  const { missing } = (await sluice.admin('state', 'compare')) as {
-    missing: readonly { shard: number; records: number | null; after: string | null }[];
-  };
+  const to = await ask(1, 'SELECT max(segment) FROM stored_events WHERE segment % 64 = 1');
+  const missing = await until(async () => {
+    await ask(1, 'TRUNCATE TABLE witness');
+    // The witness that an older copy of the server would have, which has the other shard completely.
+    await ask(
+      1,
+      `INSERT INTO witness (part, number, stored_to, stored_records) VALUES ('registry', 1, 0, 0), ('0', 1, 64, 1), ('1', 1, ${to}, 1)`,
+    );
+    const state = (await sluice.admin('state', 'compare')) as {
+      clickhouse: readonly { state: string }[];
+      missing: readonly { shard: number; records: number | null; after: string | null }[];
+    };
+    return state.clickhouse[1]?.state === 'set_back' && state.missing;
+  }, 'the server is known to be set back');
   const of = (which: number) => missing.find((each) => each.shard === which);
   assert.deepEqual([of(shard)?.records, of(shard)?.after], [null, null]);
-  assert.equal(of(1)?.after, new Date(to / 1000).toISOString());
+  assert.equal(of(1)?.after, new Date(Number(to) / 1000).toISOString());
   assert.deepEqual(((await sluice.admin('state', 'recover')) as { recovered: unknown }).recovered, [1]);
-  await move(0);
 });
 
-test('a move waits for a restore, and a restore for a move', async () => {
-  for (const [held, other] of [
-    ['restore', 'move'],
-    ['move', 'restore'],
-    ['round', 'move'],
-    ['move', 'retention'],
-  ] as const) {
-    const meanwhile = () => withMaintenanceLock(redis, other, async () => 'taken');
-    assert.equal(await withMaintenanceLock(redis, held, meanwhile), 'locked', `${held}, ${other}`);
-  }
-  // A continued move gets the lock too, since the process that had it may have been killed.
-  const again = () => withMaintenanceLock(redis, 'move', async () => 'taken');
-  assert.equal(await withMaintenanceLock(redis, 'move', again), 'taken');
+test('a move waits for a restore and for a round of deletions, and takes the lock of a move that was killed', async () => {
+  const { to } = await sides();
   const lock = registryKeys.maintenanceLock;
-  const [held, heldMs] = ['restore another', 3_600_000];
-  await redis.set(lock, held, 'PX', heldMs);
-  const moving = move(1);
-  await until(async () => (await redis.pttl(lock)) < heldMs / 2, 'the move waits');
-  assert.equal(await redis.get(lock), held);
-  await redis.del(lock);
-  assert.deepEqual(await moving, moved);
-  await move(0);
+  const heldMs = 3_600_000;
+  let moving: Promise<unknown> | undefined;
+  for (const held of ['restore another', 'round another']) {
+    await redis.set(lock, held, 'PX', heldMs);
+    moving ??= move(to);
+    // A process that waits for the lock shortens any time to live that no lock can have.
+    await until(async () => (await redis.pttl(lock)) < heldMs / 2, 'the move waits');
+    assert.equal(await redis.get(lock), held);
+  }
+  await redis.set(lock, 'move another', 'PX', heldMs);
+  assert.deepEqual(await moving, moved(to));
 });
 
 /** How many events of Bob, who is in shard 2, each server shows. */
@@ -411,124 +368,129 @@ const seen = () =>
   Promise.all([0, 1].map((server) => ask(server, "SELECT count() FROM events WHERE identity = 'bob'")));
 
 test('while two shards are moved at once, no query sees a row twice', async () => {
-  await withWorker(() => sendEvents(sluice, appIds.get(2) ?? '', 'stay', [{ identity: 'bob' }]));
-  const [slow, other] = [await startGates(), await startGates()];
+  await sendEvents(sluice, appIds[2] ?? '', 'stay', [{ identity: 'bob' }]);
+  await untilStored(sluice);
+  const [{ to }, ofOther] = [await sides(), await sides(2)];
   // The held process has read which shards are being moved.
-  slow.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
-  const first = slow.moveThrough(1);
-  await isHeld(slow.gates[1]);
+  slow[ofOther.to].hold(startsWith('CREATE OR REPLACE VIEW local_events'));
+  const first = moveThrough(slow, to);
+  await isHeld(slow[ofOther.to]);
   // The other move is held after it has copied all rows of its shard.
-  other.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
-  const second = other.moveThrough(1, 2);
-  await isHeld(other.gates[0]);
+  other[ofOther.from].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
+  const second = moveThrough(other, ofOther.to, 2);
+  await isHeld(other[ofOther.from]);
   assert.deepEqual(await seen(), ['1', '1']);
-  slow.gates[1].release();
-  slow.gates[1].hold(({ sql }) => sql.startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
-  await isHeld(slow.gates[1]);
+  slow[ofOther.to].release();
+  slow[to].hold(startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
+  await isHeld(slow[to]);
   assert.deepEqual(await seen(), ['1', '1']);
-  slow.gates[1].release();
-  assert.deepEqual(await first, moved);
+  slow[to].release();
+  assert.deepEqual(await first, moved(to));
   assert.deepEqual(await seen(), ['1', '1']);
-  other.gates[0].release();
+  other[ofOther.from].release();
   await second;
   assert.deepEqual(await seen(), ['1', '1']);
-  for (const { close } of [slow, other]) await close();
-  await move(0);
-  await move(0, 2);
 });
 
 test('while servers are migrated beside a move, no query sees a row twice', async () => {
-  const [migrating, moving] = [await startGates(), await startGates()];
+  const { from, to } = await sides(2);
   // The held process has read which shards are being moved.
-  migrating.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
-  const migrated = runMigrations(migrating.env);
-  await isHeld(migrating.gates[1]);
+  slow[to].hold(startsWith('CREATE OR REPLACE VIEW local_events'));
+  const migrated = runMigrations({ ...sluice.env, ...through(slow) });
+  await isHeld(slow[to]);
   // The move is held after it has copied all rows of its shard.
-  moving.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
-  const second = moving.moveThrough(1, 2);
-  await isHeld(moving.gates[0]);
+  other[from].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
+  const moving = moveThrough(other, to, 2);
+  await isHeld(other[from]);
   assert.deepEqual(await seen(), ['1', '1']);
-  migrating.gates[1].release();
+  slow[to].release();
   await migrated;
   assert.deepEqual(await seen(), ['1', '1']);
   // The views hide these rows until the shard is stored on that server.
-  moving.gates[0].release();
-  await second;
+  other[from].release();
+  await moving;
   assert.deepEqual(await seen(), ['1', '1']);
-  for (const { close } of [migrating, moving]) await close();
-  await move(0, 2);
 });
 
 test('a process that stood still before it owned a server leaves no rows there', async () => {
-  const { gates, moveThrough, close } = await startGates();
-  gates[0].hold(({ sql }) => sql.startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
-  const late = moveThrough(1);
-  await isHeld(gates[0]);
-  assert.deepEqual(await move(1), moved);
-  gates[0].release();
+  const { from, to } = await sides();
+  slow[from].hold(startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
+  const late = moveThrough(slow, to);
+  await isHeld(slow[from]);
+  assert.deepEqual(await move(to), moved(to));
+  slow[from].release();
   await assert.rejects(late, /another process has continued the move/);
   for (const server of [0, 1])
     assert.equal(await ask(server, "SELECT count() FROM system.tables WHERE name LIKE '%is_moved_by'"), '0');
-  await close();
-  await move(0);
 });
 
-test('rows are gone when their removal settles, even if it repeats another one of the same second', async () => {
-  const [client] = clients;
-  const owned = { database: 'sluice', shard: 3, owner: 'aa' };
-  await takeOver(client, owned);
-  for (let round = 0; round < 12; round += 1) {
-    await ask(0, `INSERT INTO stored_keys (hash, rest, segment) VALUES (1, ${round}, 67)`);
-    // Rejects if a row is left.
-    await removeRows(client, 'stored_keys', owned, 'all');
-  }
-  await endOwnership(client, owned.shard);
-  await assert.rejects(removeRows(client, 'stored_keys', owned, 'all'), /is_moved_by/);
+test('a process that stood still before it removed rows removes none of a shard that has come back', async () => {
+  const { from, to } = await sides();
+  await send('came back');
+  const rows = `SELECT count() FROM stored_events WHERE segment % 64 = ${shard}`;
+  const all = await ask(from, rows);
+  slow[from].hold(startsWith('ALTER TABLE stored_events DELETE'));
+  const late = moveThrough(slow, to);
+  await isHeld(slow[from]);
+  assert.deepEqual(await move(to), moved(to));
+  assert.deepEqual(await move(from), moved(from));
+  slow[from].release();
+  await assert.rejects(late, /another process has continued the move/);
+  assert.equal(await ask(from, rows), all);
 });
 
-test('a moved shard leaves no masked row behind', async () => {
-  const [client] = clients;
-  const owned = { database: 'sluice', shard: 2, owner: 'bb' };
-  await takeOver(client, owned);
-  const at = (its: number) => String(4e15 + its);
+test('rows that differ after they were copied are removed and copied again, and no masked row is left behind', async () => {
+  const { from, to } = await sides();
+  const at = (which: number) => String(4e15 + which);
   await ask(
-    0,
+    from,
     `INSERT INTO stored_events (app_id, identity, segment) SETTINGS log_comment = 'store events ${at(0)}'
-      VALUES ('1', 'masked', ${at(owned.shard)}), ('1', 'not', ${at(shard)})`,
+      VALUES ('1', 'masked', ${at(shard)}), ('1', 'of another shard', ${at(5)})`,
   );
-  await ask(0, "DELETE FROM stored_events WHERE identity = 'masked' SETTINGS lightweight_deletes_sync = 2");
+  await ask(
+    from,
+    "DELETE FROM stored_events WHERE identity = 'masked' SETTINGS lightweight_deletes_sync = 2",
+  );
   const onDisk =
     "SELECT count() FROM stored_events WHERE identity = 'masked' SETTINGS apply_deleted_mask = 0";
-  assert.equal(await ask(0, onDisk), '1');
-  await removeRows(client, 'stored_events', owned);
-  assert.equal(await ask(0, onDisk), '0');
-  await ask(0, "ALTER TABLE stored_events DELETE WHERE identity = 'not'");
-  await endOwnership(client, owned.shard);
+  assert.equal(await ask(from, onDisk), '1');
+  const rowsOn = (server: number) =>
+    Promise.all(
+      [`stored_events WHERE segment % 64 = ${shard}`, keysOfShard].map((rows) =>
+        ask(server, `SELECT count() FROM ${rows}`),
+      ),
+    );
+  await send('copied twice');
+  const before = await rowsOn(from);
+  // Twice other rows seem to have arrived.
+  const asked = new Map<string, number>();
+  slow[to].change(
+    ({ sql, parameters }) => {
+      const place = `${sql} ${parameters.get('param_partition')}`;
+      asked.set(place, (asked.get(place) ?? 0) + 1);
+      return sql.includes('AS row_hash') && [2, 3].includes(asked.get(place) ?? 0);
+    },
+    ({ body }) => Buffer.from(body.toString().replace(/"sum":"\d+"/, '"sum":"1"')),
+  );
+  assert.deepEqual(await moveThrough(slow, to), moved(to));
+  assert.ok(slow[to].changed.length >= 4);
+  assert.deepEqual(await rowsOn(to), before);
+  assert.equal(await ask(from, onDisk), '0');
 });
 
 test('a look-up that stands still during a move shows what is held on the other server', async () => {
-  await withWorker(() => send('looked up'));
-  const clickhouse = connectServers(
-    sluice.clickhouses.map(({ testerUrl }) => testerUrl),
-    'sluice',
+  await send('looked up');
+  const { from, to } = await sides();
+  processes[from].hold(startsWith('SELECT DISTINCT app_id, identity, user_id FROM'));
+  const looking = administer<{ places: { app_id: string; events: number }[] }>(
+    sluice,
+    'POST',
+    `/accounts/${account.accountId}/user`,
+    { identity: 'ada' },
   );
-  await refreshShardTable(redis, serversOf(clickhouse));
-  // From now on the first query to the former server waits until the shard has moved.
-  const exec = clickhouse.exec.bind(clickhouse);
-  let moving: Promise<unknown> | undefined;
-  clickhouse.exec = async (asked: Parameters<typeof exec>[0]) => {
-    moving ??= move(1);
-    await moving;
-    return exec(asked);
-  };
-  try {
-    const context = { redis, clickhouse, config: readConfig(sluice.env), log };
-    const environment = await redis.hget(registryKeys.documents, `environment:${appIds.get(shard)}`);
-    const { account_id } = JSON.parse(environment ?? '') as { account_id: string };
-    const { places } = await showUserEverywhere(context, account_id, { identity: 'ada' });
-    assert.ok(places.find(({ app_id }) => app_id === appIds.get(shard))?.events);
-  } finally {
-    await clickhouse.close();
-    await move(0);
-  }
+  await isHeld(processes[from]);
+  assert.deepEqual(await move(to), moved(to));
+  processes[from].release();
+  const { places } = await looking;
+  assert.ok(places.find(({ app_id }) => app_id === appIds[shard])?.events);
 });

@@ -316,6 +316,18 @@ test('a mutation is done when each replica has done it', async () => {
   await deleted;
 });
 
+test('rows are gone when their removal settles, even if it repeats another one of the same second', async () => {
+  const { testerUrl: url, query } = sluice.clickhouse;
+  const client = connectClickHouse({ url, database: sluice.database, tables: 'plain', cluster: undefined });
+  clients.push(client);
+  await query(`CREATE TABLE ${sluice.database}.emptied (a UInt8) ENGINE = MergeTree ORDER BY a`);
+  for (let round = 0; round < 12; round += 1) {
+    await query(`INSERT INTO ${sluice.database}.emptied VALUES (${round})`);
+    await deleteRows(client, 'emptied', { condition: "notEmpty('again')", mark: 'again' });
+    assert.equal(await query(`SELECT count() FROM ${sluice.database}.emptied`), '0\n');
+  }
+});
+
 test('backups of replicated and of shared tables are neither made nor restored', async () => {
   for (const tables of ['replicated', 'shared']) {
     const env = { ...sluice.env, CLICKHOUSE_TABLES: tables, CLICKHOUSE_CLUSTER: 'pair' };
