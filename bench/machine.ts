@@ -7,7 +7,16 @@ import { withRedis } from '../test/harness/redis-client.js';
 import type { SluiceHandle } from '../test/harness/services.js';
 
 const root = new URL('../../', import.meta.url);
-const packages = ['uWebSockets.js', 'bullmq', 'ioredis', '@clickhouse/client', 'ffi-rs', 'undici', 'fastify'];
+const packages = [
+  'uWebSockets.js',
+  'bullmq',
+  'ioredis',
+  '@clickhouse/client',
+  'ffi-rs',
+  'autocannon',
+  'undici',
+  'fastify',
+];
 const tmpfsType = 0x01021994;
 
 export type Machine = Omit<Awaited<ReturnType<typeof describeMachine>>, 'versions'> & {

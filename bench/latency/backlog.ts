@@ -73,7 +73,7 @@ async function fill({ url }: Deployment, appId: string, wanted: number, progress
   const { way, connections } = bulk;
   const acknowledged = () => load.answers() * bulk.events;
   const load = await prepareLoad(
-    { url, way, appIds: [appId], connections, seconds: 3_600, threads: 1 },
+    { url, way, appIds: [appId], connections, seconds: 3_600, threads: 1, isOwn: true },
     () => {
       if (acknowledged() >= wanted) load.stop();
     },

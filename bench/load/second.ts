@@ -5,7 +5,7 @@ import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-hist
 import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
 
 /** How a request ended: its status as text, with a refusal's code, or one of `endings`. */
-type Ending = string;
+export type Ending = string;
 
 /** Endings other than a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
 export const endings = {
@@ -14,6 +14,19 @@ export const endings = {
   refused: 'partly-refused',
   unsent: 'unsent',
 } as const;
+
+/** A request that gets no answer for this long has failed. */
+export const answerMsMax = 30_000;
+
+/**
+ * The ending of an answer. A refusal's has no blanks, as `400:missing_field`, since log tags cannot have them. `expected`: the body of a
+ * good answer; null accepts any with status 200.
+ */
+export function endingOf(status: number, text: string, expected: string | null): Ending {
+  if (status === 200) return expected === null || text === expected ? '200' : endings.refused;
+  const [, code] = /"code":"([a-z_]{1,40})"/.exec(text) ?? [];
+  return code === undefined ? String(status) : `${status}:${code}`;
+}
 
 /** The endings whose latency counts: good answers, and requests that waited in vain. A fast error is not a fast answer. */
 const latent: readonly Ending[] = ['200', endings.timeout, endings.unsent];

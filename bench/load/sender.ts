@@ -1,11 +1,13 @@
 // Sends one thread's part of a load: as fast as requests are answered, or at a fixed rate. At a fixed rate each request is due at a certain
-// time, whether or not earlier ones were answered; so a pause of the service delays all requests that become due during it.
+// time, whether or not earlier ones were answered; so a pause of the service delays all requests that become due during it. autocannon
+// would skip those, and send each second's share at once.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { RoundRobinPool } from 'undici';
 import { wayNamed } from '../throughput/ways.js';
 import { type BodyOptions, bodySource, readPayloads } from './bodies.js';
-import { endings, type Second, SecondCounter } from './second.js';
+import { sendInLoop } from './closed-loop.js';
+import { answerMsMax, endingOf, endings, type Second, SecondCounter } from './second.js';
 
 export type SenderOptions = {
   readonly url: string;
@@ -24,6 +26,8 @@ export type SenderOptions = {
   readonly answer: string | null;
   /** Whether requests that were due but had no free connection are still sent after the end; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
+  /** Whether the service is the session's, whose loads without a rate autocannon sends, until the first failure. */
+  readonly isOwn?: boolean;
   /** Ends the load early; requests under way are still answered. */
   readonly stop?: AbortSignal;
 };
@@ -46,13 +50,16 @@ export function prepareSender(part: SenderPart) {
     sendLoad({ ...part, path, answer, nextBody, stop }, give);
 }
 
-/** A request that gets no answer for this long has failed. */
-const answerMsMax = 30_000;
 /** While a proxy is down, each connection waits this long before it retries. */
 const pauseAfterBreakMs = 100;
 
 /** Sends for `seconds`. Settles when every request was answered or has failed. Never rejects. */
 export async function sendLoad(options: SenderOptions, give: (second: Second) => void): Promise<void> {
+  const counter = new SecondCounter(give);
+  if (options.rate === undefined && options.isOwn) {
+    await sendInLoop(options, (ending, ms) => counter.count(ending, ms));
+    return counter.flush();
+  }
   const { origin, pathname } = new URL(options.url);
   // Connections are used in turn, as those of many producers would be.
   const pool = new RoundRobinPool(origin, {
@@ -62,7 +69,6 @@ export async function sendLoad(options: SenderOptions, give: (second: Second) =>
     bodyTimeout: answerMsMax,
     connectTimeout: answerMsMax,
   });
-  const counter = new SecondCounter(give);
   try {
     const load = { ...options, path: pathname.replace(/\/$/, '') + options.path };
     if (options.rate === undefined) await sendFast(pool, load, counter);
@@ -126,12 +132,6 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
   });
 }
 
-/** The status, with the service's error code if there is one: `400:missing_field`. It has no blanks, which log tags cannot have. */
-function refusalOf(status: number, text: string): string {
-  const [, code] = /"code":"([a-z_]{1,40})"/.exec(text) ?? [];
-  return code === undefined ? String(status) : `${status}:${code}`;
-}
-
 /** Settles with how the request ended. Never rejects. */
 function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderOptions): Promise<string> {
   return new Promise((settle) => {
@@ -148,10 +148,7 @@ function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderO
         onResponseData: (_controller, chunk) => {
           text += chunk.toString('latin1');
         },
-        onResponseEnd: () => {
-          if (status !== 200) settle(refusalOf(status, text));
-          else settle(answer === null || text === answer ? '200' : endings.refused);
-        },
+        onResponseEnd: () => settle(endingOf(status, text, answer)),
         onResponseError: (_controller, error) => {
           const { code } = error as NodeJS.ErrnoException;
           settle(code?.endsWith('_TIMEOUT') ? endings.timeout : endings.connection);

@@ -141,7 +141,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     const rest = [...made].reverse();
     const nextBody = () => rest.pop() ?? Buffer.alloc(0);
     const load = { url, path: '/api/track', headers: json, answer: '{}', connections, nextBody, rate };
-    const limits = { seconds: Number.POSITIVE_INFINITY, requests: made.length, sendsAll: true };
+    const limits = { seconds: Number.POSITIVE_INFINITY, requests: made.length, sendsAll: true, isOwn: true };
     await sendLoad({ ...load, ...limits }, (second) => seconds.push(second));
     const events = allAnswered(mergeSeconds(seconds)) * eventsEach;
     await untilStored(sluice, waitMs);

@@ -123,7 +123,7 @@ type Prepared = {
 async function prepareHere(options: ThroughputOptions, seconds: number, ahead = 0): Promise<Prepared> {
   const { subject, way, appIds, connections, threads, rate } = options;
   const part = { way: way.name, appIds, connections, rate, seconds, threads, ahead };
-  const load = await prepareLoad({ url: subject.url, ...part, sendsAll: true });
+  const load = await prepareLoad({ url: subject.url, ...part, sendsAll: true, isOwn: true });
   return {
     progress: () => `${load.answers()} requests answered`,
     end: load.stop,

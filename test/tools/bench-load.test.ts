@@ -66,36 +66,56 @@ async function send(url: string, options: Partial<SenderOptions> = {}) {
   return mergeSeconds(seconds);
 }
 
-test('as fast as answered: every body is sent once, in turn, and no more at once than there are connections', async () => {
-  const received: string[] = [];
-  let underWay = 0;
-  let most = 0;
-  const url = await serve((body, response, { method, url: path }) => {
-    received.push(`${method} ${path} ${body}`);
-    underWay += 1;
-    most = Math.max(most, underWay);
-    setImmediate(() => {
-      underWay -= 1;
-      response.end('{}');
+for (const isOwn of [false, true]) {
+  const by = isOwn ? ', by autocannon' : '';
+  test(`as fast as answered${by}: every body is sent once, in turn, and no more at once than there are connections`, async () => {
+    const received: string[] = [];
+    let underWay = 0;
+    let most = 0;
+    const url = await serve((body, response, { method, url: path }) => {
+      received.push(`${method} ${path} ${body}`);
+      underWay += 1;
+      most = Math.max(most, underWay);
+      setImmediate(() => {
+        underWay -= 1;
+        response.end('{}');
+      });
     });
+    const requests = allAnswered(await send(url, { isOwn }));
+    assert.deepEqual([...received].sort(), Array.from({ length: requests }, (_, i) => `POST /x ${i}`).sort());
+    assert.ok(most <= 4, `${most} at once`);
   });
-  const requests = allAnswered(await send(url));
-  assert.deepEqual([...received].sort(), Array.from({ length: requests }, (_, i) => `POST /x ${i}`).sort());
-  assert.ok(most <= 4, `${most} at once`);
-});
 
-test('a single answer with another status or body fails the run, which reports it', async () => {
-  const stop = new AbortController();
-  const url = await serve((body, response) => {
-    if (body === '20') stop.abort();
-    response.writeHead(body === '3' ? 503 : 200).end(body === '5' ? '{"rejected":1}' : '{}');
+  test(`a single answer${by} with another status or body fails the run, which reports it`, async () => {
+    const stop = new AbortController();
+    const url = await serve((body, response) => {
+      if (body === '20') stop.abort();
+      response.writeHead(body === '3' ? 503 : 200).end(body === '5' ? '{"rejected":1}' : '{}');
+    });
+    const found = await send(url, { isOwn, seconds: Number.POSITIVE_INFINITY, stop: stop.signal });
+    assert.throws(
+      () => allAnswered(found),
+      /the others: 1 × 503, 1 × partly-refused|1 × partly-refused, 1 × 503/,
+    );
+    assert.throws(() => allAnswered([]), /0 requests were answered/);
   });
-  const found = await send(url, { seconds: Number.POSITIVE_INFINITY, stop: stop.signal });
-  assert.throws(
-    () => allAnswered(found),
-    /the others: 1 × 503, 1 × partly-refused|1 × partly-refused, 1 × 503/,
-  );
-  assert.throws(() => allAnswered([]), /0 requests were answered/);
+}
+
+test('by autocannon: so many requests as wanted, also fewer than connections, and one whose connection is lost fails the load', async () => {
+  let requests = 0;
+  const url = await serve((_body, response) => {
+    requests += 1;
+    if (requests === 60) response.socket?.destroy();
+    else response.end('{}');
+  });
+  for (const wanted of [50, 3])
+    assert.equal(
+      allAnswered(await send(url, { isOwn: true, seconds: Number.POSITIVE_INFINITY, requests: wanted })),
+      wanted,
+    );
+  assert.equal(requests, 53);
+  const found = await send(url, { isOwn: true });
+  assert.throws(() => allAnswered(found), /the others: 1 × connection/);
 });
 
 for (const threads of [1, 2]) {
@@ -106,7 +126,7 @@ for (const threads of [1, 2]) {
       response.end('{}');
     });
     const load = await prepareLoad(
-      { url, way: 'single-keys', appIds: ['1', '2'], connections: 4, seconds: 3_600, threads },
+      { url, way: 'single-keys', appIds: ['1', '2'], connections: 4, seconds: 3_600, threads, isOwn: true },
       () => load.stop(),
     );
     assert.equal(keys.length, 0);
