@@ -3,7 +3,23 @@
 
 import autocannon from 'autocannon';
 import { answerMsMax, type Ending, endingOf, endings } from './second.js';
-import type { SenderOptions } from './sender.js';
+
+export type LoopOptions = {
+  readonly url: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly nextBody: () => Buffer;
+  /** The maximum of connections, and so of requests under way. */
+  readonly connections: number;
+  /** May be Infinity: then until `stop`, or until the last of `requests`. */
+  readonly seconds: number;
+  /** The maximum of requests. */
+  readonly requests?: number;
+  /** The body of a good answer; null accepts any answer with status 200. */
+  readonly answer: string | null;
+  /** Ends the load early; requests under way are still answered. */
+  readonly stop?: AbortSignal;
+};
 
 /** What autocannon counts for a connection, and compares before each of its requests. */
 type Connection = autocannon.Client & { readonly reqsMade: number; responseMax: number };
@@ -12,10 +28,7 @@ type Connection = autocannon.Client & { readonly reqsMade: number; responseMax: 
 const lookEveryMs = 10;
 
 /** Sends until the end, the last request or the first failure; settles when all that was sent is answered or has failed. */
-export function sendInLoop(
-  options: SenderOptions,
-  count: (ending: Ending, ms: number) => void,
-): Promise<void> {
+export function sendInLoop(options: LoopOptions, count: (ending: Ending, ms: number) => void): Promise<void> {
   const { url, path, headers, nextBody, connections, requests = Number.MAX_SAFE_INTEGER, answer } = options;
   const endsAt = performance.now() + options.seconds * 1_000;
   let ending: Ending = endings.connection;

@@ -6,30 +6,16 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { RoundRobinPool } from 'undici';
 import { wayNamed } from '../throughput/ways.js';
 import { type BodyOptions, bodySource, readPayloads } from './bodies.js';
-import { sendInLoop } from './closed-loop.js';
+import { type LoopOptions, sendInLoop } from './closed-loop.js';
 import { answerMsMax, endingOf, endings, type Second, SecondCounter } from './second.js';
 
-export type SenderOptions = {
-  readonly url: string;
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly nextBody: () => Buffer;
-  /** The maximum of connections, and so of requests under way. */
-  readonly connections: number;
-  /** Requests per second; undefined: as fast as they are answered. */
+export type SenderOptions = LoopOptions & {
+  /** Requests per second; undefined: as fast as they are answered. At a rate, the default of `requests` is as many as become due. */
   readonly rate?: number;
-  /** May be Infinity: then until `stop`, or until the last of `requests`. */
-  readonly seconds: number;
-  /** The maximum of requests; at a rate, the default is as many as become due. */
-  readonly requests?: number;
-  /** The body of a good answer; null accepts any answer with status 200. */
-  readonly answer: string | null;
   /** Whether requests that were due but had no free connection are still sent after the end; otherwise they count as unsent. */
   readonly sendsAll?: boolean;
   /** Whether the service is the session's, whose loads without a rate autocannon sends, until the first failure. */
   readonly isOwn?: boolean;
-  /** Ends the load early; requests under way are still answered. */
-  readonly stop?: AbortSignal;
 };
 
 /** What one thread sends: requests of the way with this name. */
