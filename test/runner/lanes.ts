@@ -117,7 +117,6 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   'clickhouse-servers': [
     'a move that is copying can be reverted', // moves
     'a server that hangs',
-    'a process sends nothing to another deployment',
     'restores servers that are empty',
   ],
   console: [

@@ -105,8 +105,9 @@ async function countAll(
     return { found: found.get(0) ?? [], usersFound, unclear };
   } finally {
     stopEnding();
-    const drops = servers.map((client) => dropTables(client, `${previewPrefix}${id}`));
-    await Promise.allSettled(drops.slice(1));
-    await drops[0];
+    const [primary] = await Promise.allSettled(
+      servers.map((client) => dropTables(client, `${previewPrefix}${id}`)),
+    );
+    if (primary?.status === 'rejected') throw primary.reason;
   }
 }
