@@ -105,9 +105,12 @@ async function countAll(
     return { found: found.get(0) ?? [], usersFound, unclear };
   } finally {
     stopEnding();
-    const [primary] = await Promise.allSettled(
-      servers.map((client) => dropTables(client, `${previewPrefix}${id}`)),
-    );
-    if (primary?.status === 'rejected') throw primary.reason;
+    await dropEverywhere(servers, `${previewPrefix}${id}`);
   }
+}
+
+/** Settles when every server has ended. Rejects if the primary one failed; others forget their tables later. */
+async function dropEverywhere(servers: readonly ClickHouseClient[], prefix: string): Promise<void> {
+  const [primary] = await Promise.allSettled(servers.map((client) => dropTables(client, prefix)));
+  if (primary?.status === 'rejected') throw primary.reason;
 }
