@@ -4,8 +4,8 @@
 import { insertTokens } from '../src/tuning.js';
 
 /**
- * Call it before the check. The returned function throws if it is called too late: the job is tried again, with a new check. The clock that advanced
- * further counts: the monotonic one stops while a machine is suspended, and the wall clock may be set back.
+ * Call it before the check. The returned function throws if it is called too late; the job is then tried again, with a new check. The
+ * clock that advanced further counts: the monotonic one stops while a machine is suspended, and the wall clock may be set back.
  */
 export function beginMarkerCheck(): () => void {
   const [monotonicMs, wallMs] = [performance.now(), Date.now()];

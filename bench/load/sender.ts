@@ -39,7 +39,7 @@ export function prepareSender(part: SenderPart) {
 /** While a proxy is down, each connection waits this long before it retries. */
 const pauseAfterBreakMs = 100;
 
-/** Sends for `seconds`. Settles when every request was answered or has failed. Never rejects. */
+/** Sends for `seconds`. Settles when every request was answered or has failed. */
 export async function sendLoad(options: SenderOptions, give: (second: Second) => void): Promise<void> {
   const counter = new SecondCounter(give);
   if (options.rate === undefined && options.isOwn) {

@@ -71,7 +71,7 @@ export function storedTable(version: TableVersion): StoredTable {
   return `stored_${tableOf(version)}`;
 }
 
-/** The tables whose rows have segment numbers; the index of keys has them too. */
+/** The tables of records and of refused rows, whose rows have segment numbers. The index of keys has them too, but is not among these. */
 export const numberedTables = [...tables.map(storedTable), 'failed_events'] as const;
 
 function ofEachTable<Value>(make: (described: Readonly<Record<string, ColumnType>>) => Value) {
