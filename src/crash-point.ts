@@ -67,7 +67,7 @@ export const crashPoints = {
   /** In a worker: the deletion of expired rows; all but the first once for each table. */
   retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
   /** `npm run admin -- backup create`. */
-  backupMade: ['rows_backed_up', 'home_backed_up', 'parts_compared', 'end_marked'],
+  backupMade: ['rows_backed_up', 'primary_backed_up', 'parts_compared', 'end_marked'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table, `rows_exchanged` for each server. */
   backup: [
     'backup_staged',

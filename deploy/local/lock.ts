@@ -43,7 +43,7 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
   const file = startFile(dataDir);
   const fd = openLockFile(dataDir, file);
   const startedAt = performance.now();
-  const told = new Set<NodeJS.Signals>();
+  const sent = new Set<NodeJS.Signals>();
   for (let waited = false; !tryLock(fd, file); waited = true) {
     const found = readHolders(file);
     const holders = found === 'unknown' ? undefined : found;
@@ -57,12 +57,12 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
     const names = left.map(({ name, pid }) => `${name} (pid ${pid})`).join(', ') || 'a process';
     if (!waited) say(`waiting for processes that an earlier start left running: ${names}`);
     const waitedMs = performance.now() - startedAt;
-    const tell = (signal: NodeJS.Signals) => {
-      if (!told.has(signal)) for (const child of left) signalProcess(child, signal);
-      told.add(signal);
+    const sendOnce = (signal: NodeJS.Signals) => {
+      if (!sent.has(signal)) for (const child of left) signalProcess(child, signal);
+      sent.add(signal);
     };
-    if (supervisor === undefined && waitedMs > terminateAfterMs) tell('SIGTERM');
-    if (supervisor === undefined && waitedMs > killAfterMs) tell('SIGKILL');
+    if (supervisor === undefined && waitedMs > terminateAfterMs) sendOnce('SIGTERM');
+    if (supervisor === undefined && waitedMs > killAfterMs) sendOnce('SIGKILL');
     if (waitedMs > giveUpAfterMs) throw new StartError(`DATA_DIR ${dataDir} is still used by ${names}`);
     await pause(100);
   }

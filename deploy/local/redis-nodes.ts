@@ -61,10 +61,10 @@ async function findPrimary(
 ): Promise<number> {
   const own = portOf(config, number);
   for (;;) {
-    const told = await askSentinels(config, password);
-    if (told === undefined) return firstPrimary(config);
+    const chosen = await askSentinels(config, password);
+    if (chosen === undefined) return firstPrimary(config);
     // The sentinels choose another one while this one is down.
-    if (told !== own || hasData(config, number) || signal.aborted) return told;
+    if (chosen !== own || hasData(config, number) || signal.aborted) return chosen;
     await pause(500);
   }
 }
@@ -100,12 +100,12 @@ function portOf({ redisPort }: Config, number: number): number {
 
 async function askSentinels(config: Config, password: string): Promise<number | undefined> {
   const { sentinels } = config.redisSentinels ?? { sentinels: [] };
-  const told = await Promise.all(
+  const answers = await Promise.all(
     sentinels.map(({ port }) =>
       askRedis(port, password, `SENTINEL get-master-addr-by-name ${name}`).catch(() => ''),
     ),
   );
-  const ports = told.flatMap((text) => {
+  const ports = answers.flatMap((text) => {
     const [, port] = /\*2\r\n\$\d+\r\n\S+\r\n\$\d+\r\n(\d+)\r\n/.exec(text) ?? [];
     return port === undefined ? [] : [Number(port)];
   });
@@ -146,8 +146,8 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
       writeFileSync(file, own + lines.join('\n'), { mode: 0o600 });
     },
     healthy: async () => {
-      const told = await askRedis(port, password, 'INFO sentinel');
-      return told.includes(`status=ok`) && told.includes(`slaves=${config.redisNodes - 1},`);
+      const info = await askRedis(port, password, 'INFO sentinel');
+      return info.includes(`status=ok`) && info.includes(`slaves=${config.redisNodes - 1},`);
     },
     healthyMsMax: 30 * minuteMs,
     stopMsMax: 20_000,

@@ -13,8 +13,8 @@ host=${REDIS_SELF%:*} port=${REDIS_SELF##*:} file=$REDIS_DIR/redis.conf
 # Prints HOST:PORT of the server that two sentinels call the primary, or nothing.
 primary() {
   for each in $REDIS_SENTINELS; do
-    told=$(timeout 2 redis-cli -h "${each%:*}" -p "${each##*:}" sentinel get-master-addr-by-name sluice 2>/dev/null) || told=
-    echo $told | sed -n 's/^\([^ ]*\) \([0-9]*\)$/\1:\2/p'
+    answer=$(timeout 2 redis-cli -h "${each%:*}" -p "${each##*:}" sentinel get-master-addr-by-name sluice 2>/dev/null) || answer=
+    echo $answer | sed -n 's/^\([^ ]*\) \([0-9]*\)$/\1:\2/p'
   done | sort | uniq -c | sed -n 's/^ *[2-9] //p'
 }
 

@@ -94,9 +94,9 @@ function createReader(
       header = names;
       assertColumns(input, options, names);
       if (names.filter((name) => name === '').length < 2) return names;
-      const told = names.map((name, at) => (name === '' ? `\0${at}` : name));
-      unnamed = told.filter((name) => name.startsWith('\0'));
-      return told;
+      const named = names.map((name, at) => (name === '' ? `\0${at}` : name));
+      unnamed = named.filter((name) => name.startsWith('\0'));
+      return named;
     },
     skip_records_with_error: true,
     on_skip: (error, raw) => {

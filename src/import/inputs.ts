@@ -40,7 +40,7 @@ export type FileOptions = {
  */
 export async function openInputs(
   words: readonly string[],
-  told: FileOptions = {},
+  given: FileOptions = {},
   stop: AbortSignal = new AbortController().signal,
 ): Promise<Input[]> {
   let s3: S3 | undefined;
@@ -69,7 +69,7 @@ export async function openInputs(
             ? await spool(name, process.stdin, stop)
             : name;
     if (!isZip(name, path)) {
-      add(await openInput(name, path, told));
+      add(await openInput(name, path, given));
       continue;
     }
     const files = await unpackZip(name, path, (inner) => inner.split('/').every(isVisible));
@@ -79,7 +79,7 @@ export async function openInputs(
     const twice = sorted.find((file, i) => file.name === sorted[i - 1]?.name);
     if (twice !== undefined)
       throw new ImportError(`${twice.name}: the archive has two files of this name; unpack the one you mean`);
-    for (const file of sorted) add(await openInput(file.name, file.path, told));
+    for (const file of sorted) add(await openInput(file.name, file.path, given));
   }
   return inputs;
 }
@@ -230,7 +230,7 @@ async function spoolAddress({ url, shown, headers }: Address, stop: AbortSignal)
   }
 }
 
-async function openInput(name: string, path: string, told: FileOptions): Promise<Input> {
+async function openInput(name: string, path: string, given: FileOptions): Promise<Input> {
   try {
     const found = findSource(name, path);
     const hash = createHash('sha256');
@@ -243,8 +243,8 @@ async function openInput(name: string, path: string, told: FileOptions): Promise
     const compression = compressionOf(raw);
     const source = { ...found, compression };
     const head = compression === 'none' ? raw : await unpackedHead(source);
-    const encoding = markedEncoding(head) ?? told.encoding ?? 'utf-8';
-    const format = told.format ?? formatOfName(name) ?? formatOfContent(head, encoding);
+    const encoding = markedEncoding(head) ?? given.encoding ?? 'utf-8';
+    const format = given.format ?? formatOfName(name) ?? formatOfContent(head, encoding);
     assertReadable(name, head, { format, encoding, compression });
     return { ...source, format, encoding, hash: hash.digest('hex').slice(0, 32) };
   } catch (error) {

@@ -135,15 +135,15 @@ export function createSender(
         reply.on('error', reject);
         reply.on('end', () => {
           const body = objectIn(Buffer.concat(parts).toString('utf8'));
-          const { statusCode: status = 0, headers: told } = reply;
+          const { statusCode: status = 0, headers: answered } = reply;
           if (status === 200 && !isOwn[lane](body))
             return reject(new Error(`${url} answers 200, but not as this service does`));
-          const seconds = Number(told['retry-after']);
+          const seconds = Number(answered['retry-after']);
           resolve({
             status,
             retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
-            repeats: Number(told['sluice-repeats'] ?? 0),
-            limit: limitIn(told['ratelimit-policy']),
+            repeats: Number(answered['sluice-repeats'] ?? 0),
+            limit: limitIn(answered['ratelimit-policy']),
             body: body ?? {},
           });
         });

@@ -141,7 +141,7 @@ async function makeParts(
     // One after another, since several may share the disk for backups.
     for (const [server, client] of servers.entries()) {
       bytes += await make(client, server);
-      if (server === 0) crash('home_backed_up');
+      if (server === 0) crash('primary_backed_up');
     }
     if ((await movesEnded(redis)) !== (backup.moved ?? 0))
       throw new BackupFailed('a shard was moved meanwhile');

@@ -51,8 +51,8 @@ async function startServer(number: number, rewritten = 0) {
 }
 
 test('a server that hangs is waited for once, and is there again when it answers', async () => {
-  const [home, other] = [await startServer(0), await startServer(1)];
-  const clickhouse = connectServers([home.url, other.url], 'sluice');
+  const [primary, other] = [await startServer(0), await startServer(1)];
+  const clickhouse = connectServers([primary.url, other.url], 'sluice');
   const servers = serversOf(clickhouse);
   const there = async () => [...(await reachableServers(servers))];
   assert.deepEqual(await there(), [0, 1]);
@@ -77,8 +77,8 @@ test('a server that hangs is waited for once, and is there again when it answers
 test('merges that were stopped for a round continue when their server is back, though it went away meanwhile', async () => {
   const store = await startRedis({ appendfsync: 'no' });
   const redis = connectTestRedis(store.url);
-  const [home, other] = [await startServer(0), await startServer(1, 1)];
-  const clickhouse = connectServers([home.url, other.url], 'sluice');
+  const [primary, other] = [await startServer(0), await startServer(1, 1)];
+  const clickhouse = connectServers([primary.url, other.url], 'sluice');
   after(async () => {
     redis.disconnect();
     await clickhouse.close();

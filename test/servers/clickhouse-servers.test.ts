@@ -456,12 +456,12 @@ const listBackups = async () => (await sluice.admin('backup', 'list')) as Backup
 test('a backup covers all servers, the primary one first, even after an interruption', async () => {
   for (const identity of ['fay', 'gus', 'ida']) await sendToAll(identity);
   // The next test tries to continue this backup.
-  await killAt(sluice, 'home_backed_up', 'backup', 'create', 'cut');
+  await killAt(sluice, 'primary_backed_up', 'backup', 'create', 'cut');
   assert.equal((await listBackups())[0]?.status, 'unknown');
   // Only the primary server has made its part by then.
   await assert.rejects(sluice.admin('backup', 'restore', 'cut', '--yes'), /the backup cut has no end mark/);
 
-  await killAt(sluice, 'home_backed_up', 'backup', 'create', 'all');
+  await killAt(sluice, 'primary_backed_up', 'backup', 'create', 'all');
   // The parts of the other servers are of a later time than that of the primary one.
   await deleteNow(sluice, token, [{ identity: 'gus' }]);
   const [, , appId = ''] = wide.appIds;

@@ -318,7 +318,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
     };
     await until(hasAnotherCode, 'the phone has another code');
     await press(page, 'Stop pairing');
-    await page.locator('.screen .told', { hasText: 'Shake to pair' }).waitFor();
+    await page.locator('.screen .message', { hasText: 'Shake to pair' }).waitFor();
     assert.deepEqual(faults, []);
   });
 
@@ -340,7 +340,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.fill('#event-key', 'user_id');
     await press(page, 'Track');
     await queryable(page, 'track("With a reserved property"');
-    assert.deepEqual(await calls(page).locator('.told').allTextContents(), [
+    assert.deepEqual(await calls(page).locator('.message').allTextContents(), [
       'the property "user_id" is dropped: its key is reserved.',
       'the property "session_id" is dropped: its key is reserved.',
       'an event is dropped: its name is empty.',
@@ -364,7 +364,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
     assert.equal(await fault.isVisible(), false);
     await page.route('**/api/**', (route) => route.abort());
     await press(page, 'Shake');
-    await page.locator('.screen .told', { hasText: 'no answer came' }).waitFor();
+    await page.locator('.screen .message', { hasText: 'no answer came' }).waitFor();
     await press(page, 'Track');
     await page.clock.fastForward(21_000);
     await chipOf(page, 'track(').filter({ hasText: 'not there after 20 s' }).waitFor();

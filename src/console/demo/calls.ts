@@ -23,7 +23,7 @@ type Call = {
   readonly key: number;
   readonly code: string;
   /** What the library said about the call in the browser's console. */
-  readonly told: readonly string[];
+  readonly messages: readonly string[];
   readonly tone: '' | 'accent' | 'good' | 'warn' | 'bad';
   readonly words: string;
   readonly arrived?: (answer: Arrived) => boolean;
@@ -41,11 +41,11 @@ export const isWaiting = computed(() => calls.value.some(({ tone }) => tone === 
 export const userIds: string[] = [];
 export const identities: string[] = [];
 
-let told: string[] = [];
+let messages: string[] = [];
 const { warn } = console;
 console.warn = (line, ...more) => {
   warn.call(console, line, ...more);
-  if (String(line).startsWith('Sluice: ')) told.push(String(line).slice('Sluice: '.length));
+  if (String(line).startsWith('Sluice: ')) messages.push(String(line).slice('Sluice: '.length));
 };
 
 let lastMark = 0;
@@ -62,18 +62,18 @@ export function hasEvent(call: string): Outcome {
 
 /** Whether the library has refused a part of the current call with a warning that begins like this. */
 export function wasRefused(beginning = ''): boolean {
-  return told.some((line) => line.startsWith(beginning));
+  return messages.some((line) => line.startsWith(beginning));
 }
 
 export function makeCall(caller: Caller, code: string, work: () => Outcome): void {
-  told = [];
+  messages = [];
   const outcome = work();
   const state: Pick<Call, 'tone' | 'words' | 'arrived'> =
     typeof outcome === 'string'
       ? { tone: outcome === refused ? 'bad' : '', words: outcome }
       : { tone: 'accent', words: 'on its way…', arrived: outcome };
   const key = (calls.value[0]?.key ?? 0) + 1;
-  calls.value = [{ key, code, told: [...told], calledAt: performance.now(), ...state }, ...calls.value].slice(
+  calls.value = [{ key, code, messages: [...messages], calledAt: performance.now(), ...state }, ...calls.value].slice(
     0,
     callsMax,
   );

@@ -47,11 +47,11 @@ function Calls({ made }: { readonly made: typeof calls.value }) {
   return (
     <Card title="What you called" note="and when it could be queried">
       <ol class="calls" aria-live="polite">
-        {made.map(({ key, code, tone, words, told }) => (
+        {made.map(({ key, code, tone, words, messages }) => (
           <li key={key}>
             <code>{code}</code> <span class={`chip ${tone}`}>{words}</span>
-            {told.map((line) => (
-              <p key={line} class="told">
+            {messages.map((line) => (
+              <p key={line} class="message">
                 {line}
               </p>
             ))}

@@ -75,7 +75,7 @@ export function Phone() {
       <div class="screen" aria-live="polite">
         <p class="muted">{screen}</p>
         <p class="code">{code}</p>
-        <p class="muted told">{words}</p>
+        <p class="muted message">{words}</p>
       </div>
       <div>
         <h2>

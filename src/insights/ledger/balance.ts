@@ -38,7 +38,7 @@ export type Difference = {
 
 /** One server with its shards, to be compared with the ledger. */
 export type Side = {
-  readonly home: ClickHouseClient;
+  readonly primary: ClickHouseClient;
   readonly server: ClickHouseClient;
   readonly shards: readonly number[];
   readonly shardOf: (appId: string) => number;
@@ -67,7 +67,7 @@ export function missingOf({ accepted, late, stored, failed, deleted, expired, st
 
 /** Settles with the differences in these minutes. Skips minutes that cannot be compared. */
 export async function findDifferences(side: Side, minutes: Minutes): Promise<Difference[]> {
-  const [voids, expired] = [await readVoids(side.home), await readExpired(side.home)];
+  const [voids, expired] = [await readVoids(side.primary), await readExpired(side.primary)];
   const found: Difference[] = [];
   for (const part of without(minutes, voids)) found.push(...(await compare(side, part, expired)));
   return found;
@@ -134,8 +134,8 @@ async function compareMinutes(
 }
 
 /** For each environment with expired events, the last minute whose events may have expired. */
-export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<string, number>> {
-  const rows = await readRows<{ app_id: string; minute: number }>(home, {
+export async function readExpired(primary: ClickHouseClient): Promise<ReadonlyMap<string, number>> {
+  const rows = await readRows<{ app_id: string; minute: number }>(primary, {
     query: `SELECT app_id, ${minuteOf('max(minute)')} AS minute FROM ${ledgerTable}
       WHERE term = 'expired_to' GROUP BY app_id`,
   });
@@ -146,7 +146,7 @@ type Choice = { readonly among?: readonly string[] | undefined; readonly byMinut
 
 /** Settles with all terms, counted one after another. `stillPresent` is counted only if counts are by minute. */
 export async function readSums(
-  { home, server, shards, shardOf }: Side,
+  { primary, server, shards, shardOf }: Side,
   { from, to }: Minutes,
   { among, byMinute = false }: Choice,
 ): Promise<Sums[]> {
@@ -194,8 +194,8 @@ export async function readSums(
   await add(server, count('failed_events', kindOfFailed, `AND table_name != ''`), 'failed');
   for (const term of ['deleted', 'expired'] as const)
     await add(server, count(`${takenRecordsTable} FINAL`, 'kind', `AND term = '${term}'`), term);
-  await add(home, asMinute(booked('accepted')), 'accepted');
-  await add(home, asMinute(booked('late_repeats')), 'late');
+  await add(primary, asMinute(booked('accepted')), 'accepted');
+  await add(primary, asMinute(booked('late_repeats')), 'late');
   if (!byMinute) return [...sums.values()];
   const taken = `SELECT segment, commit_number, row_number FROM ${takenRecordsTable} WHERE ${isInMinutes}`;
   for (const table of tables)

@@ -41,7 +41,7 @@ export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Si
   return servers.all.flatMap((server, number) => {
     const own = all.filter((shard) => servers.numberOf(shard) === number && !servers.isUnsettled(shard));
     if (own.length === 0 || !reachable.has(number)) return [];
-    return [{ home: clickhouse, server, number, shards: own, shardOf: (appId) => shardOf(appId, shards) }];
+    return [{ primary: clickhouse, server, number, shards: own, shardOf: (appId) => shardOf(appId, shards) }];
   });
 }
 
