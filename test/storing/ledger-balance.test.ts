@@ -23,7 +23,7 @@ import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.j
 import { startStores } from '../support/stores.js';
 
 const { redis, clickhouse, run } = await startStores();
-const side: Side = { home: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
+const side: Side = { primary: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
 
 const app = '1000000001';
 /** A minute of an hour ago, and the first segment number of shard 0 in it. */

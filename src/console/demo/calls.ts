@@ -73,10 +73,10 @@ export function makeCall(caller: Caller, code: string, work: () => Outcome): voi
       ? { tone: outcome === refused ? 'bad' : '', words: outcome }
       : { tone: 'accent', words: 'on its way…', arrived: outcome };
   const key = (calls.value[0]?.key ?? 0) + 1;
-  calls.value = [{ key, code, messages: [...messages], calledAt: performance.now(), ...state }, ...calls.value].slice(
-    0,
-    callsMax,
-  );
+  calls.value = [
+    { key, code, messages: [...messages], calledAt: performance.now(), ...state },
+    ...calls.value,
+  ].slice(0, callsMax);
   rememberUser(caller);
 }
 
