@@ -19,7 +19,6 @@ import { observeLedger } from './insights/ledger/schedule.js';
 import { observePairings } from './insights/visualizer/observe.js';
 import type { Log } from './log.js';
 import { bounds, deploymentRegistry, watchProcess } from './metrics.js';
-import { warnOfPredictableHashes } from './node-hashes.js';
 import { observeDeletions, observeMasked } from './privacy/deletion/observe.js';
 import { observeRetention } from './privacy/retention/due.js';
 import { observeBacklog } from './redis/backlog.js';
@@ -67,7 +66,6 @@ export async function startApp(config: Config, log: Log): Promise<App> {
     isStopping ? unready('running: the process is stopping') : readinessOf(context);
 
   watchProcess('api');
-  warnOfPredictableHashes(log);
   bounds.backlogBytes.set(config.backlogBytesMax);
   bounds.claimBytes.set(config.claimBytesMax);
   bounds.eraseWithinSeconds.set(config.erasure.withinMs / 1000);

@@ -16,7 +16,6 @@ import { healthRoutes } from '../src/http/endpoints/health.js';
 import { listen } from '../src/http/protocol/server.js';
 import { createLog } from '../src/log.js';
 import { processRegistry, watchProcess } from '../src/metrics.js';
-import { warnOfPredictableHashes } from '../src/node-hashes.js';
 import { connect, connectForQueue } from '../src/redis/client.js';
 import { announceProcess } from '../src/redis/processes.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
@@ -42,7 +41,6 @@ void stop.then(() => {
 });
 
 watchProcess('worker');
-warnOfPredictableHashes(log);
 let working = false;
 let serversWatch: ServersWatch | undefined;
 function readiness() {

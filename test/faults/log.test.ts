@@ -1,11 +1,9 @@
 // Logs that cannot be written: every write to /dev/full fails as on a full disk.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { predictableHashes } from '../../src/node-hashes.js';
 import { type Child, startChild } from '../harness/child.js';
 import { freePort } from '../harness/free-port.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
@@ -56,34 +54,5 @@ test('an API process and a worker still accept and store records', async () => {
       { code: 0, signal: null },
       { code: 0, signal: null },
     ],
-  );
-});
-
-test('a process logs it when strangers can predict its hashes, because of an option or of the version of Node', () => {
-  assert.equal(predictableHashes(['--enable-source-maps', '--max-old-space-size=1'], 'v22.22.2'), undefined);
-  for (const option of [
-    '--hash-seed=1',
-    '--random-seed=7',
-    '--random_seed=7',
-    '--no-randomize-hashes',
-    '--predictable',
-  ])
-    assert.equal(predictableHashes([option], 'v22.22.2'), `the option ${option}`);
-  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    engines: { node: string };
-  };
-  const least = engines.node.split(' || ').map((range) => range.replace('^', ''));
-  for (const version of [...least, '26.0.0'])
-    assert.equal(predictableHashes([], `v${version}`), undefined, version);
-  for (const version of ['20.19.9', '20.20.1', '22.22.1', '23.99.0', '24.14.0', '25.8.1'])
-    assert.equal(predictableHashes([], `v${version}`), `Node v${version}`);
-});
-
-test('a process that starts with a fixed seed logs it', () => {
-  const script = `import(${JSON.stringify(join(root, 'dist/src/node-hashes.js'))}).then(({ warnOfPredictableHashes }) =>
-    warnOfPredictableHashes({ warn: (fields) => console.log(fields.cause) }))`;
-  assert.equal(
-    execFileSync(process.execPath, ['--hash-seed=1', '-e', script], { encoding: 'utf8' }),
-    'the option --hash-seed=1\n',
   );
 });
