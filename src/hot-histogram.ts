@@ -4,9 +4,10 @@
 
 import { type Histogram, type Registry, register } from './packages/prom-client.js';
 
-export type HotHistogramOptions = {
+type HotHistogramOptions<Label extends string> = {
   readonly name: string;
   readonly help: string;
+  readonly labelNames?: readonly Label[];
   /** Upper bounds, ascending. */
   readonly buckets: readonly number[];
   /** The registries that show it; by default prom-client's own. */
@@ -22,11 +23,6 @@ export class Buckets {
   readonly #counts: Float64Array;
   #sum = 0;
 
-  /** Whether nothing was observed. */
-  get isEmpty(): boolean {
-    return this.#counts.every((count) => count === 0);
-  }
-
   constructor(bounds: readonly number[]) {
     this.#bounds = Float64Array.from(bounds);
     this.#counts = new Float64Array(bounds.length + 1);
@@ -41,11 +37,12 @@ export class Buckets {
     this.#sum += value;
   }
 
-  /** The values as prom-client shows them: the count up to each bound, the sum, the count. `isShort`: only sum and count. */
-  valuesOf(name: string, labels: Readonly<Record<string, string>>, isShort = false): Values {
+  /** The values as prom-client shows them: the count up to each bound, the sum, the count; without a value only sum and count. */
+  valuesOf(name: string, labels: Readonly<Record<string, string>>): Values {
     let total = 0;
     const values: Values = [];
-    for (const [at, count] of isShort ? [] : this.#counts.entries()) {
+    const isEmpty = this.#counts.every((count) => count === 0);
+    for (const [at, count] of isEmpty ? [] : this.#counts.entries()) {
       total += count;
       const le = this.#bounds[at] ?? '+Inf';
       values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: total });
@@ -56,61 +53,23 @@ export class Buckets {
   }
 }
 
-/** A metric that a registry reads like one of prom-client's own. */
-class HotMetric {
+/**
+ * A histogram that a registry reads like one of prom-client's own. Callers keep the buckets of their labels, so that no value needs a
+ * look-up.
+ */
+export class HotHistogram<Label extends string = never> {
   readonly name: string;
-  readonly #help: string;
-
-  constructor({ name, help, registers = [register] }: HotHistogramOptions) {
-    this.name = name;
-    this.#help = help;
-    for (const registry of registers) registry.registerMetric(this as unknown as Histogram);
-  }
-
-  protected values(): Values {
-    return [];
-  }
-
-  async get(): ReturnType<Histogram['get']> {
-    return {
-      name: this.name,
-      help: this.#help,
-      type: 'histogram' as never,
-      aggregator: 'sum',
-      collect: () => undefined,
-      values: this.values(),
-    };
-  }
-}
-
-/** A histogram without labels. */
-export class HotHistogram extends HotMetric {
-  readonly #buckets: Buckets;
-
-  constructor(options: HotHistogramOptions) {
-    super(options);
-    this.#buckets = new Buckets(options.buckets);
-  }
-
-  observe(value: number): void {
-    this.#buckets.observe(value);
-  }
-
-  protected override values(): Values {
-    return this.#buckets.valuesOf(this.name, {});
-  }
-}
-
-/** A histogram with labels. Callers keep the buckets of their labels, so that no value needs a look-up. */
-export class LabelledHotHistogram<Label extends string> extends HotMetric {
   readonly labelNames: readonly Label[];
+  readonly #help: string;
   readonly #bounds: readonly number[];
   readonly #children: { readonly labels: Readonly<Record<Label, string>>; readonly buckets: Buckets }[] = [];
 
-  constructor(options: HotHistogramOptions & { readonly labelNames: readonly Label[] }) {
-    super(options);
-    this.labelNames = options.labelNames;
-    this.#bounds = options.buckets;
+  constructor({ name, help, buckets, labelNames = [], registers = [register] }: HotHistogramOptions<Label>) {
+    this.name = name;
+    this.labelNames = labelNames;
+    this.#help = help;
+    this.#bounds = buckets;
+    for (const registry of registers) registry.registerMetric(this as unknown as Histogram);
   }
 
   /** The buckets of these labels. From now on their count and sum are shown, and their buckets once they hold a value. */
@@ -124,9 +83,14 @@ export class LabelledHotHistogram<Label extends string> extends HotMetric {
     return buckets;
   }
 
-  protected override values(): Values {
-    return this.#children.flatMap(({ labels, buckets }) =>
-      buckets.valuesOf(this.name, labels, buckets.isEmpty),
-    );
+  async get(): ReturnType<Histogram['get']> {
+    return {
+      name: this.name,
+      help: this.#help,
+      type: 'histogram' as never,
+      aggregator: 'sum',
+      collect: () => undefined,
+      values: this.#children.flatMap(({ labels, buckets }) => buckets.valuesOf(this.name, labels)),
+    };
   }
 }
