@@ -16,7 +16,6 @@ import { front } from './http/protocol/front.js';
 import { listen } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { observeLedger } from './insights/ledger/schedule.js';
-import { observePairings } from './insights/visualizer/observe.js';
 import type { Log } from './log.js';
 import { bounds, deploymentRegistry, watchProcess } from './metrics.js';
 import { observeDeletions, observeMasked } from './privacy/deletion/observe.js';
@@ -153,7 +152,6 @@ async function readMetrics(
     observeMasked(clickhouse),
     observeRetention(redis),
     observeLedger(redis),
-    observePairings(redis),
     observeServers(redis),
     observeDisk(clickhouse),
   ])

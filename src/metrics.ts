@@ -267,23 +267,6 @@ export const retentionUnfinishedSeconds = ofDeployment(
   'How long a run that deletes expired rows has been due; 0 if none is due.',
 );
 
-export const visualizerPairings = ofDeployment(
-  'sluice_visualizer_pairings',
-  'Pairings with the Event Visualizer: waiting for their code to be entered, or live.',
-  'state',
-);
-
-export const visualizerPages = new Gauge({
-  name: 'sluice_visualizer_pages',
-  help: 'Connections of Event Visualizer pages.',
-});
-
-export const visualizerMessages = new Counter({
-  name: 'sluice_visualizer_messages_total',
-  help: 'Messages of paired devices: shown, or missed because the page was slow or the batch too large.',
-  labelNames: ['result'],
-});
-
 export const insertSeconds = new Histogram({
   name: 'sluice_insert_seconds',
   help: 'Time of one insert into ClickHouse.',
@@ -318,11 +301,6 @@ export const keysLookedUp = new Counter({
 export const keysUnfiltered = new Counter({
   name: 'sluice_keys_unfiltered_total',
   help: 'Idempotency keys that were looked up only because the filter in the worker was not loaded.',
-});
-
-export const keyIndexSteps = new Counter({
-  name: 'sluice_key_index_steps_total',
-  help: 'Steps in which stored keys were added to the index.',
 });
 
 export const tokensBurnt = new Counter({

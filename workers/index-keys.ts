@@ -12,7 +12,6 @@ import {
   writeMarker,
 } from '../src/clickhouse/key-index.js';
 import { indexNameOf, isRefusedSegment } from '../src/clickhouse/store.js';
-import { keyIndexSteps } from '../src/metrics.js';
 import { readOutstanding } from '../src/redis/backlog.js';
 import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
@@ -84,7 +83,6 @@ async function extend(
     await mark(clickhouse, shard, { indexedTo: step, generation }, generation);
     crash('keys_marked');
     await recordIndexed(options, shard, { indexedTo: step, generation });
-    keyIndexSteps.inc();
     from = step;
     if (steps.length > 1) log.info({ shard, step: i + 1, steps: steps.length }, 'the index of keys grows');
   }

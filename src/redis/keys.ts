@@ -225,7 +225,6 @@ export const visualizerKeys = {
   waiting: '{visualizer}:waiting',
   waitingOfApp: (appId: string) => `{visualizer}:waiting_of_app:${appId}`,
   waitingOfAddress: (digest: string) => `{visualizer}:waiting_of_address:${digest}`,
-  live: '{visualizer}:live',
   /** Counts the wrong codes from an address. */
   failures: (digest: string) => `{visualizer}:failures:${digest}`,
   /** A channel, not a key: what a live pairing shows. */

@@ -8,7 +8,6 @@ import { redisConfig } from '../../deploy/local/redis-config.js';
 import { visualizer } from '../../src/contract/limits.js';
 import { type Channel, type ChannelMessage, createChannel } from '../../src/insights/visualizer/channel.js';
 import { makeCode, readCode } from '../../src/insights/visualizer/code.js';
-import { observePairings } from '../../src/insights/visualizer/observe.js';
 import {
   type BegunPairing,
   beginPairing,
@@ -129,7 +128,6 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
     assert.deepEqual(live, { id, appId: '1', endsInMs: visualizer.liveMsMax });
     assert.equal(await readPairingState(redis, id, '1'), 'live');
     assert.equal(await renewPairing(redis, id), true);
-    await observePairings(redis);
     assert.equal(await countFailure(redis, 'secret', '10.0.0.1', 'code'), false);
     const shown: ChannelMessage[] = [];
     await channel.listen(id, (words) => shown.push(words));

@@ -27,7 +27,6 @@ import {
 } from '../../insights/visualizer/pairings.js';
 import { createUnpairedPages } from '../../insights/visualizer/unpaired-pages.js';
 import type { Log } from '../../log.js';
-import { visualizerMessages, visualizerPages } from '../../metrics.js';
 import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
 import { isAdministrator } from '../protocol/authorization.js';
@@ -178,7 +177,6 @@ export function createLivePages(options: LiveOptions): LivePages {
     const page = socket.getUserData();
     page.socket = socket;
     pages.add(page);
-    visualizerPages.set(pages.size);
     if (options.adminToken === '' && page.cookie === undefined) return refuse(page, 'off');
     page.timer = setTimeout(
       guard(page, () => refuse(page, 'late')),
@@ -270,7 +268,6 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (shown.kind === 'gap') return void send(page, { type: 'gap' });
     tellMissed(page);
     const sent = page.missed === 0 && mayGet(page, shown.json.length) && sendText(page, shown.json);
-    visualizerMessages.inc({ result: sent ? 'shown' : 'missed' }, shown.count);
     if (!sent) page.missed += shown.count;
   }
 
@@ -314,7 +311,6 @@ export function createLivePages(options: LiveOptions): LivePages {
     else options.onDisconnected();
     page.leave?.();
     pages.delete(page);
-    visualizerPages.set(pages.size);
   }
 
   return {

@@ -99,7 +99,7 @@ export async function enterCode(redis: Redis, text: string): Promise<LivePairing
   const reply = await runScript(
     redis,
     scripts.enterPairing,
-    [visualizerKeys.code(code), visualizerKeys.waiting, visualizerKeys.live],
+    [visualizerKeys.code(code), visualizerKeys.waiting],
     [visualizer.leaseMs, visualizer.liveMsMax],
   );
   if (!Array.isArray(reply)) return undefined;
@@ -109,13 +109,13 @@ export async function enterCode(redis: Redis, text: string): Promise<LivePairing
 
 /** Renews a live pairing. Settles with false when it has ended. */
 export async function renewPairing(redis: Redis, id: string): Promise<boolean> {
-  const keys = [visualizerKeys.pairing(id), visualizerKeys.live];
-  return Number(await runScript(redis, scripts.renewPairing, keys, [id, visualizer.leaseMs])) > 0;
+  const keys = [visualizerKeys.pairing(id)];
+  return Number(await runScript(redis, scripts.renewPairing, keys, [visualizer.leaseMs])) > 0;
 }
 
 /** Ends a pairing by its id. Settles with whether there was one. */
 export async function endPairing(redis: Redis, id: string, appId: string): Promise<boolean> {
-  const keys = [visualizerKeys.pairing(id), visualizerKeys.waiting, visualizerKeys.live];
+  const keys = [visualizerKeys.pairing(id), visualizerKeys.waiting];
   return Number(await runScript(redis, scripts.endPairing, keys, [id, appId])) === 1;
 }
 

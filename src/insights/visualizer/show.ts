@@ -4,7 +4,6 @@
 import { visualizer } from '../../contract/limits.js';
 import type { Collected, OnCollected } from '../../ingest/collect.js';
 import type { Log } from '../../log.js';
-import { visualizerMessages } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
 import { inTime } from '../../wait.js';
 import type { Channel } from './channel.js';
@@ -27,8 +26,7 @@ export function createBatchPublisher({ redis, channel, log }: BatchPublisherOpti
   }
 
   function publish(id: string, collected: Collected): void {
-    const { json, count, leftOut } = describeBatch(collected, Date.now());
-    if (leftOut > 0) visualizerMessages.inc({ result: 'missed' }, leftOut);
+    const { json, count } = describeBatch(collected, Date.now());
     channel.publish(id, { kind: 'batch', count, json }).catch(noteFault);
   }
 
@@ -70,7 +68,7 @@ function describeBatch({ messages, answers }: Collected, nowMs: number) {
   }
   const leftOut = messages.length - parts.length;
   const head = JSON.stringify({ type: 'batch', at: new Date(nowMs).toISOString(), left_out: leftOut });
-  return { json: `${head.slice(0, -1)},"messages":[${parts.join(',')}]}`, count: parts.length, leftOut };
+  return { json: `${head.slice(0, -1)},"messages":[${parts.join(',')}]}`, count: parts.length };
 }
 
 function pick(message: unknown): Record<string, unknown> {

@@ -1,11 +1,11 @@
 -- An administrator has entered a code: from now on the pairing lives as long as a page renews it. Several administrators
 -- may enter the same code. One step, so that the pairing cannot end in between.
 --
--- KEYS  1  the code   2  all waiting pairings (sorted set)   3  all live pairings (sorted set by end, ms)
+-- KEYS  1  the code   2  all waiting pairings (sorted set)
 --       The pairing's keys have the same prefix as the code's.
 -- ARGV  1  ms that it lives without being renewed   2  ms that it lives at most
 -- Returns the id of the pairing, its app_id and the ms that it lives at most, or nil if no pairing has this
--- code. Cost in commands: 11.
+-- code. Cost in commands: 8.
 
 local prefix = string.match(KEYS[1], '^{%w+}:')
 local time = redis.call('TIME')
@@ -28,7 +28,4 @@ end
 local life_ms = math.max(1, math.min(tonumber(ARGV[1]), ends_ms - now_ms))
 redis.call('PEXPIRE', pairing, life_ms)
 redis.call('PEXPIRE', KEYS[1], life_ms)
-redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now_ms)
-redis.call('ZADD', KEYS[3], now_ms + life_ms, id)
-redis.call('PEXPIRE', KEYS[3], ARGV[1])
 return { id, app_id, ends_ms - now_ms }
