@@ -126,7 +126,7 @@ function unready(missing: string): Readiness {
 
 function readinessOf(context: ApiContext): Readiness {
   const { commitRedis, environments, witness, clickhouse, serversWatch, setAside, losses } = context;
-  const remedy = 'run "npm run admin -- restore" or start again';
+  const remedy = 'run "npm run admin -- state reload" or start again';
   if (commitRedis.status !== 'ready') return unready('redis');
   const lost = losses.commits() > 0 ? [`records_lost: ${losses.commits()} acknowledged commits`] : [];
   if (!environments.isLoaded()) return { ready: false, missing: [`state: ${remedy}`, ...lost] };

@@ -46,7 +46,7 @@ export const crashPoints = {
     'completion_copied',
     'completed',
   ],
-  /** `npm run admin -- restore`, which passes each of them once. */
+  /** `npm run admin -- state reload`, which passes each of them once. */
   restore: [
     'documents_restored',
     'suppressions_restored',

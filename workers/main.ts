@@ -51,7 +51,7 @@ function readiness() {
 function whatIsMissing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
-  if (!working) return ['state: run "npm run admin -- restore" or start again'];
+  if (!working) return ['state: run "npm run admin -- state reload" or start again'];
   // Without its only server a worker can do nothing; with several, the shards of the others continue.
   const [away, servers] = [serversWatch?.away() ?? [], serversOf(clickhouse)];
   return [

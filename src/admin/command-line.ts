@@ -47,12 +47,18 @@ function find(words: readonly string[]) {
   let why: string | undefined;
   for (const [name, command] of namedCommands) {
     const grammar = grammarOf(command);
-    if (grammar === undefined || grammar.name.some((word, index) => words[index] !== word)) continue;
-    const read = readWords(command, grammar, words.slice(grammar.name.length));
+    if (grammar === undefined) continue;
+    const typed = [grammar.name, command.alias?.split(' ')].find((each) => begins(words, each));
+    if (typed === undefined) continue;
+    const read = readWords(command, grammar, words.slice(typed.length));
     if (typeof read !== 'string') return { name, command, read };
     why = `${read}\n\n${usageLines(grammar.name.join(' '))}`;
   }
   throw new AdministrationError(why ?? whyUnknown(words));
+}
+
+function begins(words: readonly string[], name: readonly string[] | undefined): boolean {
+  return name?.every((word, index) => words[index] === word) ?? false;
 }
 
 function whyUnknown([first = '--help', second = '']: readonly string[]): string {

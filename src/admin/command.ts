@@ -43,6 +43,8 @@ export type Definition<Params> = {
    * revoke APP_ID [ID]`, `[--name NAME]`, `SHARD…`, `[--main]`.
    */
   readonly cli?: string;
+  /** Its earlier name on the command line, which scripts may still use. */
+  readonly alias?: string;
   /** Runs on the command line instead of running the command once. */
   readonly byCommandLine?: (
     run: (params: Fields) => Promise<unknown>,

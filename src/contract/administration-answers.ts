@@ -549,7 +549,7 @@ export const administrationAnswers = {
       }),
     }),
   ),
-  restore: Type.Object({
+  reloadState: Type.Object({
     state: text,
     changes_kept_until: Type.Optional(
       Type.Union([time, nothing], {

@@ -24,7 +24,7 @@ export class StateNotLoaded extends Unavailable {
   override readonly toCallers = 'Nothing was stored: the state of the service is not loaded.';
 
   constructor() {
-    super('Redis does not hold this deployment: run "npm run admin -- restore" or start again');
+    super('Redis does not hold this deployment: run "npm run admin -- state reload" or start again');
   }
 }
 

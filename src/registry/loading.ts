@@ -14,7 +14,7 @@ import { type Deployment, deploymentKey } from './documents.js';
 export class LoadInterrupted extends AdministrationError {
   constructor() {
     super(
-      'Redis was emptied while its state was loaded, or another restore took over: run "npm run admin -- restore" again',
+      'Redis was emptied while its state was loaded, or another restore took over: run "npm run admin -- state reload" again',
     );
   }
 }

@@ -715,7 +715,7 @@ test('a restore reports until when all changes had been copied before it, whatev
   });
   const context = { redis, clickhouse: gated, log, config: readConfig({}) };
   const administration = createAdministration(context, commandLineActor());
-  assert.deepEqual(await administration.run('restore'), { state: 'restored', changes_kept_until: null });
+  assert.deepEqual(await administration.run('reloadState'), { state: 'restored', changes_kept_until: null });
   assert.equal(await loaded, 0);
 });
 

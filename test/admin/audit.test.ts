@@ -297,7 +297,7 @@ test('no change survives a lost Redis without its line, and the restore has its 
   for (const worker of sluice.workers) worker.sigstop();
   await sluice.admin('accounts', 'create', 'Before the loss', '--environment', 'Main');
   await redis.flushall();
-  const restored = await during(() => Promise.resolve(sluice.admin('restore')));
+  const restored = await during(() => Promise.resolve(sluice.admin('state', 'reload')));
   for (const worker of sluice.workers) worker.sigcont();
   const accounts = (await sluice.admin('accounts', 'list')) as { name: string }[];
   assert.ok(accounts.some(({ name }) => name === 'Before the loss'));

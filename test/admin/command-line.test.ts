@@ -23,6 +23,8 @@ async function read(...words: string[]): Promise<unknown> {
 test('reads options, lists, pairs, flags and positional parameters by the usage line', async () => {
   for (const [words, name, params] of [
     [['accounts', 'list'], 'listAccounts', {}],
+    [['state', 'reload'], 'reloadState', {}],
+    [['restore'], 'reloadState', {}],
     [
       ['accounts', 'create', 'Shop', '--environment', 'Main', '--environment', 'Test'],
       'createAccount',

@@ -447,7 +447,7 @@ test('after a restore everything continues: deletions, and the second copies of 
     'the requests are copied',
   );
   await withRedis(sluice, (redis) => redis.flushall());
-  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
   assert.deepEqual(await lists(), known);
 });
 
@@ -554,7 +554,7 @@ test('continues although Redis is emptied after the first exchange, and still kn
   assert.deepEqual(await names(), known);
   assert.deepEqual(await seen(), ['7 Seen', 'carol Back', 'dave Seen']);
   await withRedis(sluice, (redis) => redis.flushall());
-  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
 });
 
 test('a backup that is based on another one ends with it, since a restore needs both', async () => {

@@ -159,7 +159,7 @@ export async function startDeployment({
       children.filter((child) => names.includes(child.name) && (!child.running || altered.has(child.name)));
     await Promise.all(again(['redis-server', 'clickhouse']).map((child) => child.restart()));
     await redis.config('SET', 'maxmemory', memoryBytesMax);
-    if ((await redis.get(registryKeys.epoch)) === null) await sluice.admin('restore');
+    if ((await redis.get(registryKeys.epoch)) === null) await sluice.admin('state', 'reload');
     await Promise.all(
       again(children.map(({ name }) => name))
         .filter((child) => child !== server && child !== clickhouse)

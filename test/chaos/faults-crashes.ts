@@ -132,7 +132,7 @@ function crashOfRestore(point: CrashPointName): Fault {
       let died = 0;
       for (let left = passings.length; left > 0; left -= 1) {
         const env = { ...world.sluice.env, CRASH_AT: `${point}:1` };
-        await runProgram('src/admin/main.js', ['restore'], env).catch((error: Error) => {
+        await runProgram('src/admin/main.js', ['state', 'reload'], env).catch((error: Error) => {
           if (error.message.includes('SIGKILL')) died += 1;
         });
         // A killed restore keeps the right to load for some seconds; the tests of restores wait for that to end.
@@ -140,7 +140,7 @@ function crashOfRestore(point: CrashPointName): Fault {
         // After the last point all is restored, so Redis must be emptied again for the next restore.
         if (point === 'epoch_restored' && left > 1) losses.push(await empty(world, random));
       }
-      await world.sluice.admin('restore');
+      await world.sluice.admin('state', 'reload');
       for (const loss of losses) loss.toMs = performance.now();
       return died === passings.length;
     },

@@ -327,7 +327,7 @@ const inReload: Fault<NodesWorld> = {
   touches: [...hosts, 'clickhouse-1', 'clickhouse-2', 'shards'],
   run: async (world, random) => {
     await noteEmptied(world);
-    const stopped = await takeOverInCommand(world, random, ['restore'], crashPoints.restore, true);
+    const stopped = await takeOverInCommand(world, random, ['state', 'reload'], crashPoints.restore, true);
     await restore(world);
     return stopped;
   },

@@ -188,7 +188,7 @@ export async function empty(world: World, random: Random): Promise<Emptied> {
 }
 
 export async function restore({ sluice, emptied }: Pick<World, 'sluice' | 'emptied'>): Promise<void> {
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   const last = emptied.at(-1);
   if (last !== undefined) last.toMs = performance.now();
 }

@@ -102,7 +102,7 @@ test('a late repeat of any type brings nothing back, even when Redis has forgott
   await untilStored(sluice);
   const before = await dumpTables(sluice);
   await withRedis(sluice, (redis) => redis.flushall());
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   await until(async () => {
     const answers = await answersOf(sluice.baseUrl, main, messages).catch(() => []);
     return answers.length === messages.length;

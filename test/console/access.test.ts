@@ -213,7 +213,7 @@ const ofOperators: readonly (readonly [right: Right, method: string, path: () =>
     ['showKeyIndex', 'GET', () => '/keys-index', 200],
     ['listShards', 'GET', () => '/shards', 200],
     ['rebuildKeyIndex', 'POST', () => '/keys-index/rebuild', 200],
-    ['restore', 'POST', () => '/restore', 200],
+    ['reloadState', 'POST', () => '/restore', 200],
   ];
 
 /** These rights have their own tests, or no way over HTTP. */

@@ -640,7 +640,7 @@ test('an emptied Redis knows no session and answers 503, and a restore brings th
   await until(async () => (await sluice.rows(copies)).length > 0, 'the second copy');
   await redis.flushall();
   assert.equal((await page.ask('GET', '/accounts')).status, 503);
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   await until(async () => (await page.ask('GET', '/accounts')).status === 401, 'sessions are gone');
   assert.equal((await newPage().signIn('survivor@example.com')).status, 200);
 });

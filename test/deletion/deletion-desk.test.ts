@@ -297,7 +297,7 @@ test('references and lists outlive an emptied Redis, and a list with repeated us
     worker.sigstop();
     await withRedis(sluice, (redis) => redis.flushall());
   });
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   await untilKnown(sluice, main);
   token = await getToken(sluice, account);
   assert.deepEqual((await listDeletions(sluice, token)).ids, before);

@@ -113,7 +113,7 @@ test('runs as a numeric user who is not root and may write nothing', () => {
 test('migrates, loads the state, accepts an event, stores it, and ends when it is asked to', async () => {
   const migrated = run(['node', 'dist/src/migrate.js']);
   assert.equal(migrated.status, 0, migrated.stderr);
-  const loaded = run(['node', 'dist/src/admin/main.js', 'restore']);
+  const loaded = run(['node', 'dist/src/admin/main.js', 'state', 'reload']);
   assert.equal(loaded.stdout, '{"state":"created"}\n', loaded.stderr);
   const account = run([
     'node',

@@ -101,7 +101,7 @@ test('refuses everything after Redis was emptied until it is restored, then cont
       async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 503,
       'the API process says that it is not ready',
     );
-    assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+    assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
     await load.more(200);
   });
   assert.deepEqual(await readState(), stateBefore);
@@ -164,7 +164,7 @@ test('answers nobody that a key or a token is wrong while it knows none, and kee
     answers.map(() => [503, 'overloaded']),
   );
   await assert.rejects(readDeletion(redis, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'), StateNotLoaded);
-  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
   assert.deepEqual(await sluice.admin('keys', 'list', account.appIds[0] ?? ''), listed);
   assert.ok(await getToken(sluice, account));
 });
@@ -190,7 +190,7 @@ test('a process that kept the lost registry accepts nothing for an environment t
     assert.equal(await send(), 200);
     api.sigstop();
     await redis.flushall();
-    assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+    assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
   } finally {
     api.sigcont();
     for (const worker of sluice.workers) worker.sigcont();
@@ -232,7 +232,7 @@ test('stores a segment once that a worker had read when Redis was emptied', asyn
     emptiedMs = performance.now();
     await redis.flushall();
     await load.more(50, { outcomes: ['overloaded'] });
-    await sluice.admin('restore');
+    await sluice.admin('state', 'reload');
     restoredMs = performance.now();
     await load.more(100);
   });

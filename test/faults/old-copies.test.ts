@@ -153,7 +153,7 @@ test('a Redis that was set back accepts and decides nothing, and is loaded like 
   }, 'Redis is known to be old');
   assert.deepEqual([...statuses], [503]);
   await until(async () => !(await isReady()), 'the API says that it is not ready');
-  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
   await untilReady();
 
   await send(appId, [...eventsOf('since', 20), ...eventsOf('gone', 5), ...eventsOf('shy', 7)]);
@@ -239,7 +239,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
 
   // ClickHouse again has the newest state, from which Redis is loaded.
   await redis.flushall();
-  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
   await untilReady();
   assert.ok(await sluice.admin('environments', 'show', younger));
   const status = await readStatus(sluice, await getToken(sluice, account), requestId);
@@ -327,7 +327,7 @@ test('a backup that is restored into a ClickHouse that was set back is followed 
   await untilSetBack();
   await sluice.admin('backup', 'restore', 'early', '--yes');
   await redis.flushall();
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   await untilReady();
   await send(appId, eventsOf('mute', 4));
   await untilStored(sluice);
@@ -365,7 +365,7 @@ test('while ClickHouse stands still changes are answered soon, no change that re
   const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
   await untilCountedOn();
   await redis.flushall();
-  const restored = (await sluice.admin('restore')) as { state: string; changes_kept_until: string };
+  const restored = (await sluice.admin('state', 'reload')) as { state: string; changes_kept_until: string };
   assert.equal(restored.state, 'restored');
   assert.ok(!Number.isNaN(Date.parse(restored.changes_kept_until)));
   await untilReady();
@@ -384,7 +384,7 @@ test('segments that waited in a Redis that was set back are stored once', async 
     await untilCountedOn();
     await putBack('redis');
     await until(async () => (await redis.exists(registryKeys.epoch)) === 0, 'Redis is known to be old');
-    await sluice.admin('restore');
+    await sluice.admin('state', 'reload');
     await untilReady();
   } finally {
     for (const worker of sluice.workers) worker.sigcont();

@@ -264,7 +264,7 @@ test('notices an emptied master, continues with the others, and recovers by a re
   const refused = await submit(sluice, await getToken(sluice, account), [{ user_id: 1 }]);
   assert.equal(refused.status, 503, `${deletionPaths.submit}: the fence of every shard must be known`);
 
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   await until(
     async () => JSON.stringify(await readiness()) === '{"ready":true,"missing":[]}',
     'nothing is missing',

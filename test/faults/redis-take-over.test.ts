@@ -210,7 +210,7 @@ test('servers that all lost their disks accept records once the state was loaded
   for (const { dir } of redis.servers) rmSync(join(dir, 'appendonlydir'), { recursive: true });
   await Promise.all(redis.servers.map((server) => server.restart()));
   await redis.untilReplicated(2);
-  await until(async () => (await sluice.admin('restore')) !== undefined, 'the state is loaded');
+  await until(async () => (await sluice.admin('state', 'reload')) !== undefined, 'the state is loaded');
   const load = startLoad(producer, { targets: [sluice.baseUrl] });
   await whileRunning(load, () => load.more(300));
   await untilAllStored();

@@ -57,7 +57,7 @@ const first = await load('first', files.first);
 await withRedis(sluice, forgetKeys);
 const second = await load('again, half of them changed', files.changed);
 await withRedis(sluice, (connection) => connection.flushall());
-await sluice.admin('restore');
+await sluice.admin('state', 'reload');
 const third = await load('once more, after Redis was lost', files.changed);
 clearInterval(ageing);
 

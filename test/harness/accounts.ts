@@ -97,7 +97,7 @@ export async function untilKnown({ api }: Pick<Deployment, 'api'>, appId: string
 
 /** Loads the state into an emptied Redis; settles when all API processes take records again. */
 export async function restoreState(deployment: Administered): Promise<void> {
-  const { state } = (await deployment.admin('restore')) as { state: string };
+  const { state } = (await deployment.admin('state', 'reload')) as { state: string };
   if (state !== 'restored') throw new Error(`Redis was not restored: ${state}`);
   await untilRegistryIsRead(deployment);
 }

@@ -749,7 +749,7 @@ test('loses no suppression when an API process dies in it and Redis is emptied l
   const copy = JSON.stringify(await sluice.rows('SELECT * FROM suppressed_names'));
   for (const text of [places, copy]) assert.ok(text.length > 100 && !text.includes('example.com'));
   await withRedis(sluice, (redis) => redis.flushall());
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   for (const url of urls) {
     await until(
       async () => isAccepted(await post(url, paths.track, { app_id: main, event: 'No', identity })),
@@ -821,7 +821,7 @@ test('a change is not answered if Redis was emptied before the change was copied
           if (sha === scripts.readUncopied.sha && isDue) {
             isDue = false;
             await redis.flushall();
-            await sluice.admin('restore');
+            await sluice.admin('state', 'reload');
           }
           return target.evalsha(sha, ...args);
         };

@@ -496,7 +496,7 @@ test('stores no repeat however CLAIM_BYTES_MAX changes, even after Redis forgot 
     assert.deepEqual(await stored('stable'), before);
   };
   const restoreWith = (env: NodeJS.ProcessEnv) =>
-    runProgram('src/admin/main.js', ['restore'], { ...sluice.env, ...env });
+    runProgram('src/admin/main.js', ['state', 'reload'], { ...sluice.env, ...env });
   for (const bytes of [2 ** 20, 2 ** 33]) {
     const changed = { CLAIM_BYTES_MAX: String(bytes) };
     for (const child of [sluice.api[0], sluice.workers[0]]) await child?.restart(changed);

@@ -288,7 +288,7 @@ test('an emptied Redis opens no environment, and a restore brings the keys back'
     'nothing is accepted',
   );
   assert.equal((await write(paths.track, event)).status, 401);
-  await sluice.admin('restore');
+  await sluice.admin('state', 'reload');
   assert.deepEqual(await documents(), before);
   await until(
     async () => (await write(paths.track, event, bearer(key.write_key))).status === 200,

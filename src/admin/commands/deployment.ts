@@ -132,19 +132,24 @@ export const deploymentCommands = {
     cli: 'state recover   continues with a ClickHouse that was set back: deletes again, frees the keys of what is gone',
     run: (context) => recoverState(context),
   }),
-  restore: does('restored the state of Redis', {
-    summary: 'Load the state into an emptied Redis',
-    may,
-    http: 'POST /restore',
-    cli: 'restore   loads the state into an emptied Redis',
-    loadsState: true,
-    run: async (context) => {
-      // Read before the load: once Redis is loaded, a worker may at any moment record that everything is copied.
-      const copiedAt = await readCopiedAt(context.clickhouse);
-      const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
-      return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
+  reloadState: does(
+    { restore: 'restored the state of Redis' },
+    {
+      summary: 'Load the state into an emptied Redis',
+      may,
+      http: { 'POST /restore': 'restore' },
+      cli: 'state reload   loads the state into an emptied Redis',
+      alias: 'restore',
+      action: () => 'restore',
+      loadsState: true,
+      run: async (context) => {
+        // Read before the load: once Redis is loaded, a worker may at any moment record that everything is copied.
+        const copiedAt = await readCopiedAt(context.clickhouse);
+        const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
+        return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
+      },
     },
-  }),
+  ),
   bootstrap: does('loaded or created the state at a start', {
     may,
     cli: 'bootstrap   what a start does: load or create the state',

@@ -5,7 +5,7 @@ const MiB = 1024 * KiB;
 
 /** Loading the deployment's state into an emptied Redis. */
 export const loads = {
-  /** How long `restore` waits for another load: longer than a killed process keeps its right to load. */
+  /** How long `state reload` waits for another load: longer than a killed process keeps its right to load. */
   restoreWaitMsMax: 7_000,
   /** How long a start waits while another process loads the state. */
   startWaitMsMax: 180_000,
