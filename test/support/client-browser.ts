@@ -30,14 +30,7 @@ export type TestWindow = Window & {
   end(): void;
 };
 
-export type TestBrowser = {
-  readonly clock: TestClock;
-  readonly server: TestServer;
-  readonly cookies: Map<string, string>;
-  readonly cookieWrites: string[];
-  readonly storage: Map<string, string>;
-  open(options?: WindowOptions): TestWindow;
-};
+export type TestBrowser = ReturnType<typeof createTestBrowser>;
 
 export type WindowOptions = {
   readonly url?: string;
@@ -54,7 +47,7 @@ export type WindowOptions = {
   readonly more?: Partial<Window>;
 };
 
-export function createTestBrowser(visit: Visit = 'later'): TestBrowser {
+export function createTestBrowser(visit: Visit = 'later') {
   const clock = createTestClock();
   const server = createTestServer();
   const cookies = new Map<string, string>();

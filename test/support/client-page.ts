@@ -3,7 +3,7 @@
 
 import { createServer } from 'node:http';
 import { after, type TestContext } from 'node:test';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Page } from 'playwright-core';
 import { type SnippetOptions, snippet } from '../../src/libraries/client/web/snippet.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
@@ -11,7 +11,7 @@ import { collect, event, newId, request } from '../harness/collect.js';
 import { listen } from '../harness/listen.js';
 import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { type CollectFront, startCollectFront } from './collect-front.js';
+import { startCollectFront } from './collect-front.js';
 import { sharedSluice } from './sluice.js';
 
 export type StoredRow = {
@@ -36,28 +36,10 @@ export type PageOptions = Partial<SnippetOptions> & {
   readonly wait?: boolean;
 };
 
-export type ClientRig = {
-  readonly sluice: Deployment;
-  readonly front: CollectFront;
-  readonly browser: Browser;
-  readonly siteUrl: string;
-  /** Returns an environment for this test alone; its pages are closed after the test. */
-  newAppId(t: TestContext): string;
-  put(html: string, headers?: Readonly<Record<string, string>>, path?: string): string;
-  /** Puts a page with the snippet on the site; returns its address. */
-  pageUrl(options: PageOptions): string;
-  /** Opens such a page, by default without page views. */
-  open(options: PageOptions): Promise<Page>;
-  /** Settles with all events of an environment by time, once there are `count` and no more are under way. */
-  stored(appId: string, count: number): Promise<StoredRow[]>;
-  /** Ends everything, including the pages that tests opened. */
-  stop(): Promise<void>;
-};
-
 const environmentsMax = 50;
 
 /** The rig of a test file, which ends with it. Without a browser the file's tests are skipped, and there is none. */
-export async function clientRig(): Promise<ClientRig> {
+export async function clientRig() {
   if (withoutBrowser() !== false) return undefined as never;
   const rig = await startClientRig(await sharedSluice());
   after(() => rig.stop());
@@ -65,8 +47,9 @@ export async function clientRig(): Promise<ClientRig> {
 }
 
 /** Starts front, site and browser. */
-async function startClientRig(sluice: Deployment): Promise<ClientRig> {
+async function startClientRig(sluice: Deployment) {
   const closing: (() => unknown)[] = [];
+  /** Ends everything, including the pages that tests opened. */
   const stop = async () => {
     for (const close of closing.reverse()) await close();
   };
@@ -83,6 +66,7 @@ async function startClientRig(sluice: Deployment): Promise<ClientRig> {
     closing.push(() => browser.close());
 
     const contexts = new Map<string, Set<BrowserContext>>();
+    /** Puts a page with the snippet on the site; returns its address. */
     const pageUrl = (options: PageOptions): string => {
       const { context, head, html, headers, wait, ...load } = options;
       const script = snippet({ baseUrl: front.url, pageViews: false, intervalMs: 100, ...load });
@@ -97,7 +81,8 @@ async function startClientRig(sluice: Deployment): Promise<ClientRig> {
       siteUrl: site.url,
       put: site.put,
       pageUrl,
-      newAppId(t) {
+      /** Returns an environment for this test alone; its pages are closed after the test. */
+      newAppId(t: TestContext): string {
         const appId = appIds.pop();
         if (appId === undefined) throw new Error('more tests than environments');
         t.after(async () => {
@@ -105,7 +90,8 @@ async function startClientRig(sluice: Deployment): Promise<ClientRig> {
         });
         return appId;
       },
-      async open(options) {
+      /** Opens such a page, by default without page views. */
+      async open(options: PageOptions): Promise<Page> {
         const context = options.context ?? (await browser.newContext());
         contexts.set(options.appId, (contexts.get(options.appId) ?? new Set()).add(context));
         // Also applies to pages that a page opens.
@@ -115,7 +101,8 @@ async function startClientRig(sluice: Deployment): Promise<ClientRig> {
         if (options.wait !== false) await libraryIn(page);
         return page;
       },
-      stored: (appId, count) => stored(sluice, appId, count),
+      /** Settles with all events of an environment by time, once there are `count` and no more are under way. */
+      stored: (appId: string, count: number) => stored(sluice, appId, count),
       stop,
     };
   } catch (error) {

@@ -7,21 +7,13 @@ import type {
   KeyValueStorage,
   TransportAnswer,
 } from '../../src/libraries/client/core/adapters.js';
-import { type Client, createClient, type Settings } from '../../src/libraries/client/core/client.js';
+import { createClient, type Settings } from '../../src/libraries/client/core/client.js';
 import type { CollectRequest, Message, MessageAnswer } from '../../src/libraries/client/core/messages.js';
 import { createStoredProperties } from '../../src/libraries/client/core/stored-properties.js';
 
-export type TestClock = Clock & {
-  /** Advances the clock, and runs each timer that becomes due with everything that follows from it. */
-  advance(ms: number): Promise<void>;
-  /** Sets the clock without running anything. */
-  set(ms: number): void;
-  timerCount(): number;
-  /** A clock for one page; its timers end with the page. */
-  page(): Clock & { end(): void };
-};
+export type TestClock = ReturnType<typeof createTestClock>;
 
-export function createTestClock(startMs = Date.UTC(2026, 2, 1)): TestClock {
+export function createTestClock(startMs = Date.UTC(2026, 2, 1)) {
   type Timer = { readonly due: number; readonly order: number; readonly callback: () => void };
   const timers = new Set<Timer>();
   /** Timers follow this, which setting the clock does not change. */
@@ -35,6 +27,7 @@ export function createTestClock(startMs = Date.UTC(2026, 2, 1)): TestClock {
     return () => timers.delete(timer);
   }
 
+  /** Advances the clock, and runs each timer that becomes due with everything that follows from it. */
   async function advance(ms: number): Promise<void> {
     const end = elapsed + ms;
     await settle();
@@ -55,11 +48,13 @@ export function createTestClock(startMs = Date.UTC(2026, 2, 1)): TestClock {
     now: () => offset + elapsed,
     setTimer,
     advance,
-    set: (ms) => {
+    /** Sets the clock without running anything. */
+    set: (ms: number): void => {
       offset = ms - elapsed;
     },
     timerCount: () => timers.size,
-    page() {
+    /** A clock for one page; its timers end with the page. */
+    page(): Clock & { end(): void } {
       let ended = false;
       return {
         now: () => offset + elapsed,
@@ -213,28 +208,8 @@ export const testSettings: Settings = {
   sessionPerStart: false,
 };
 
-export type TestPage = {
-  readonly client: Client;
-  readonly warnings: string[];
-  readonly storage: KeyValueStorage;
-  /** Fires the event after which the page may end. */
-  hide(): void;
-  resume(): void;
-  /** Lets recording begin, for pages that were opened with `ready: false`. */
-  makeReady(): void;
-  /** Ends the page at once: its timers stop, and no pending answer reaches it. */
-  crash(): void;
-};
-
-export type World = {
-  readonly clock: TestClock;
-  readonly server: TestServer;
-  readonly texts: Map<string, string>;
-  /** Opens a page or an app with the storage of the previous one. */
-  open(options?: PageOptions): TestPage;
-  /** The same, and starts it for the app 1. */
-  start(options?: PageOptions, settings?: Partial<Settings>): TestPage;
-};
+export type World = ReturnType<typeof createWorld>;
+export type TestPage = ReturnType<World['open']>;
 
 type PageOptions = Partial<Adapters> & { ready?: boolean };
 
@@ -257,14 +232,15 @@ export function createRandomBytes(): (count: number) => Uint8Array {
 }
 
 /** Pages over one storage, one server and one clock. */
-export function createWorld(visit: Visit = 'later'): World {
+export function createWorld(visit: Visit = 'later') {
   const clock = createTestClock();
   const server = createTestServer();
   const shared = createSharedStorage();
   rememberVisit(visit, shared.texts);
   const randomBytes = createRandomBytes();
 
-  function open(options: PageOptions = {}): TestPage {
+  /** Opens a page or an app with the storage of the previous one. */
+  function open(options: PageOptions = {}) {
     const { ready = true, ...adapters } = options;
     const own = clock.page();
     const warnings: string[] = [];
@@ -304,9 +280,12 @@ export function createWorld(visit: Visit = 'later'): World {
       client,
       warnings,
       storage,
+      /** Fires the event after which the page may end. */
       hide: () => hideListeners.map((listener) => listener()),
       resume: () => resumeListeners.map((listener) => listener()),
+      /** Lets recording begin, for pages that were opened with `ready: false`. */
       makeReady: () => readyListeners.map((listener) => listener()),
+      /** Ends the page at once: its timers stop, and no pending answer reaches it. */
       crash: () => {
         ended = true;
         own.end();
@@ -314,7 +293,8 @@ export function createWorld(visit: Visit = 'later'): World {
     };
   }
 
-  function start(options: PageOptions = {}, settings: Partial<Settings> = {}): TestPage {
+  /** The same, and starts it for the app 1. */
+  function start(options: PageOptions = {}, settings: Partial<Settings> = {}) {
     const page = open(options);
     page.client.start('1', { ...testSettings, ...settings });
     return page;

@@ -43,20 +43,8 @@ export type Treatment =
 
 export type Treat = (request: SeenRequest) => Treatment | Promise<Treatment>;
 
-export type CollectFront = {
-  readonly url: string;
-  readonly seen: readonly SeenRequest[];
-  /** The batches of one environment, including batches that the front answered itself. */
-  batches(appId: string): readonly SeenRequest[];
-  /** Decides from now on what happens to the requests of one environment; `pass` at the start. */
-  treat(appId: string, treat: Treat): void;
-  /** Decides the same for a path, such as `/sdk.js`. */
-  treatPath(path: string, treat: Treat): void;
-  close(): void;
-};
-
 /** Listens on a loopback port of its own in front of `target`, such as `http://127.0.0.1:8080`. */
-export async function startCollectFront(target: string): Promise<CollectFront> {
+export async function startCollectFront(target: string) {
   const seen: SeenRequest[] = [];
   const treatments = new Map<string, Treat>();
 
@@ -102,9 +90,12 @@ export async function startCollectFront(target: string): Promise<CollectFront> {
   return {
     url,
     seen,
-    batches: (appId) => seen.filter((one) => one.appId === appId),
-    treat: (appId, treat) => void treatments.set(appId, treat),
-    treatPath: (path, treat) => void treatments.set(path, treat),
+    /** The batches of one environment, including batches that the front answered itself. */
+    batches: (appId: string): readonly SeenRequest[] => seen.filter((one) => one.appId === appId),
+    /** Decides from now on what happens to the requests of one environment; `pass` at the start. */
+    treat: (appId: string, treat: Treat) => void treatments.set(appId, treat),
+    /** Decides the same for a path, such as `/sdk.js`. */
+    treatPath: (path: string, treat: Treat) => void treatments.set(path, treat),
     close: stop,
   };
 }

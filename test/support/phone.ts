@@ -11,43 +11,13 @@ import type {
   RuntimeAdapters,
 } from '../../src/libraries/client/mobile/adapters.js';
 import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
-import {
-  createRandomBytes,
-  createTestClock,
-  createTestServer,
-  settle,
-  type TestClock,
-  type TestServer,
-} from './client-world.js';
+import { createRandomBytes, createTestClock, createTestServer, settle } from './client-world.js';
 
 export const baseUrl = 'https://events.example';
 
 type Adapters = DeviceAdapters & PairingAdapters & RuntimeAdapters;
 
-/** One run of an app on the phone, from its start until it is killed. */
-export type Run = {
-  /** What the app passes to the surface. */
-  readonly adapters: Adapters & { readonly baseUrl: string };
-  readonly warnings: string[];
-  /** The codes that were shown; `''` each time a code was hidden. */
-  readonly codes: string[];
-  leaveFront(): void;
-  comeToFront(): void;
-  networkBack(): void;
-  showScreen(name: string): void;
-  shake(): void;
-  shakeListenerCount(): number;
-  /** Ends the app at once: no further timer fires, no pending answer reaches it, nothing more is written. */
-  kill(): void;
-};
-
-export type Phone = {
-  readonly clock: TestClock;
-  readonly server: TestServer;
-  readonly storage: TestStorage;
-  readonly pairings: TestPairings;
-  open(overrides?: Partial<Adapters>): Run;
-};
+export type Phone = ReturnType<typeof createPhone>;
 
 export type TestStorage = DeviceStorage & {
   readonly texts: Map<string, string>;
@@ -65,7 +35,7 @@ export type TestPairings = {
 };
 
 /** An empty phone, with a server that accepts everything. */
-export function createPhone(): Phone {
+export function createPhone() {
   const clock = createTestClock();
   const server = createTestServer();
   const storage = createTestStorage();
@@ -90,7 +60,8 @@ export function createPhone(): Phone {
 
   const randomBytes = createRandomBytes();
 
-  function open(overrides: Partial<Adapters> = {}): Run {
+  /** One run of an app on the phone, from its start until it is killed. */
+  function open(overrides: Partial<Adapters> = {}) {
     const own: Clock & { end(): void } = clock.page();
     const [states, screens, networks, shakes] = [
       createListeners<string>(),
@@ -99,11 +70,13 @@ export function createPhone(): Phone {
       createListeners<void>(),
     ];
     const warnings: string[] = [];
+    /** The codes that were shown; `''` each time a code was hidden. */
     const codes: string[] = [];
     let killed = false;
     const unlessKilled = <T>(work: () => Promise<T>): Promise<T> =>
       killed ? new Promise(() => {}) : work().then((result) => (killed ? new Promise(() => {}) : result));
-    const adapters = {
+    /** What the app passes to the surface. */
+    const adapters: Adapters & { readonly baseUrl: string } = {
       baseUrl,
       storage: {
         getItem: (key: string) => unlessKilled(async () => storage.getItem(key)),
@@ -148,6 +121,7 @@ export function createPhone(): Phone {
       showScreen: screens.notify,
       shake: () => shakes.notify(),
       shakeListenerCount: shakes.count,
+      /** Ends the app at once: no further timer fires, no pending answer reaches it, nothing more is written. */
       kill() {
         killed = true;
         own.end();

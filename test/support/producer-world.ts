@@ -8,27 +8,18 @@ import {
   type Sluice,
   type SluiceOptions,
 } from '../../src/libraries/producer/index.js';
-import { type AnsweringServer, startAnsweringServer } from './answering-server.js';
+import { startAnsweringServer } from './answering-server.js';
 
-export type ProducerWorld = {
-  readonly server: AnsweringServer;
-  /** Starts another server in place of this one. Nothing that earlier clients sent arrives there, however late. */
-  readonly replaceServer: () => Promise<AnsweringServer>;
-  readonly problems: Problem[];
-  readonly dropped: Dropped[];
-  readonly refused: Refusal[];
-  readonly create: (options?: Partial<SluiceOptions>) => Sluice;
-  /** The numbers of the events that arrived, by request. */
-  readonly numbers: () => number[][];
-};
+export type ProducerWorld = Awaited<ReturnType<typeof startProducerWorld>>;
 
-export async function startProducerWorld(): Promise<ProducerWorld> {
+export async function startProducerWorld() {
   let server = await startAnsweringServer();
   const problems: Problem[] = [];
   const dropped: Dropped[] = [];
   const refused: Refusal[] = [];
   return {
     server,
+    /** Starts another server in place of this one. Nothing that earlier clients sent arrives there, however late. */
     replaceServer: async () => {
       server.close();
       server = await startAnsweringServer();
@@ -37,7 +28,7 @@ export async function startProducerWorld(): Promise<ProducerWorld> {
     problems,
     dropped,
     refused,
-    create: (options = {}) =>
+    create: (options: Partial<SluiceOptions> = {}) =>
       createSluice({
         appId: '1',
         baseUrl: server.baseUrl,
@@ -47,6 +38,7 @@ export async function startProducerWorld(): Promise<ProducerWorld> {
         onRefused: (one) => refused.push(one),
         ...options,
       }),
+    /** The numbers of the events that arrived, by request. */
     numbers: () =>
       server.arrived.map(({ body }) =>
         (body.events ?? []).map(({ properties }) => (properties as { n: number }).n),

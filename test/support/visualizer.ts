@@ -55,17 +55,7 @@ export function collect(
 
 export type Said = { readonly type: string } & Readonly<Record<string, unknown>>;
 
-export type LivePage = {
-  readonly socket: WebSocket;
-  /** Everything that the service has sent, in order. */
-  readonly said: readonly Said[];
-  closed(): { readonly code: number; readonly reason: string } | undefined;
-  heard(type: string, deadlineMs?: number): Promise<Said>;
-  /** The device's messages that have been shown so far, in order. */
-  shown(): Record<string, unknown>[];
-  untilShown(count: number): Promise<Record<string, unknown>[]>;
-  untilClosed(deadlineMs?: number): Promise<{ readonly code: number; readonly reason: string }>;
-};
+export type LivePage = ReturnType<typeof openLivePage>;
 
 /** Connects to /visualizer/live, from a loopback address if one is given, and sends `hello`, unless that is undefined. */
 export function openLivePage(
@@ -73,9 +63,10 @@ export function openLivePage(
   hello: unknown,
   headers: Readonly<Record<string, string>> = {},
   from?: string,
-): LivePage {
+) {
   const url = `${adminUrl.replace(/^http/, 'ws')}/visualizer/live`;
   const socket = new WebSocket(url, from === undefined ? { headers } : { headers, localAddress: from });
+  /** Everything that the service has sent, in order. */
   const said: Said[] = [];
   let closed: { code: number; reason: string } | undefined;
   socket.on('open', () => {
@@ -87,13 +78,14 @@ export function openLivePage(
   });
   // A connection that is refused or dropped counts as closed.
   socket.on('error', () => undefined);
+  /** The device's messages that have been shown so far, in order. */
   const shown = () =>
     said.flatMap((words) => (words.type === 'batch' ? (words.messages as Record<string, unknown>[]) : []));
   return {
     socket,
     said,
     closed: () => closed,
-    heard: async (type, deadlineMs = 60_000) => {
+    heard: async (type: string, deadlineMs = 60_000) => {
       const what = `the service sends ${type}`;
       try {
         return await until(() => said.find((words) => words.type === type), { deadlineMs, what });
@@ -103,7 +95,7 @@ export function openLivePage(
       }
     },
     shown,
-    untilShown: async (count) => {
+    untilShown: async (count: number) => {
       await until(() => shown().length >= count, `${count} messages are shown`);
       return shown();
     },

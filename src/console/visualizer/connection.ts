@@ -17,17 +17,13 @@ export type Said = Readonly<
   | { type: 'lost'; closeCode: number; wasPaired: boolean; retryInMs: number }
 >;
 
-export type Connection = {
-  /** Ends the pairing for the device as well. Without a connection, only this page leaves the pairing. */
-  end(): void;
-  leave(): void;
-};
+export type Connection = ReturnType<typeof connect>;
 
 const retryMsMin = 500;
 const retryMsMax = 15_000;
 
 /** Connects. Without a token, the service identifies the person who is signed in to the console. */
-export function connect(token: string | undefined, code: string, on: (said: Said) => void): Connection {
+export function connect(token: string | undefined, code: string, on: (said: Said) => void) {
   let socket: WebSocket;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let attempts = 0;
@@ -78,7 +74,8 @@ export function connect(token: string | undefined, code: string, on: (said: Said
   addEventListener('online', retryNow);
   open();
   return {
-    end() {
+    /** Ends the pairing for the device as well. Without a connection, only this page leaves the pairing. */
+    end(): void {
       if (socket.readyState === WebSocket.OPEN) return socket.send(JSON.stringify({ type: 'end' }));
       leave();
       on({ type: 'ended', message: 'This page has left the pairing; it ends within a minute.' });

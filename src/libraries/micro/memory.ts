@@ -24,27 +24,10 @@ export type Refused = {
   readonly value?: unknown;
 };
 
-export type Memory = {
-  readonly events: List;
-  readonly rejected: List;
-  readonly committer: Committer;
-  /** What has happened to the record with this event id. */
-  receiptOf(id: string): Omit<Receipt, 'idempotency_key'>;
-  /** Forgets everything, including keys. */
-  reset(): void;
-};
-
 /** The kept entries of one kind, and how many were forgotten for lack of room. */
-export type List = {
-  add(entry: Fields, bytes: number): void;
-  all(): Fields[];
-  /** Returns the entries that were removed. */
-  remove(where: (entry: Fields) => boolean): readonly Fields[];
-  dropped(): number;
-  clear(): void;
-};
+export type List = ReturnType<typeof createList>;
 
-export function createMemory(): Memory {
+export function createMemory() {
   const events = createList();
   const rejected = createList();
   /** The records that were accepted with keys, by event id; undefined for a record that was deleted. */
@@ -88,26 +71,30 @@ export function createMemory(): Memory {
     return removed;
   }
 
+  const committer: Committer = {
+    submit({ groups }, settle) {
+      const letters = groups.map(({ records }) => {
+        const into = Buffer.allocUnsafe(records.rowBytesMax);
+        return Array.from({ length: records.length }, (_, at) => take(records, at, into)).join('');
+      });
+      // In a later turn of the event loop, as a commit does.
+      setImmediate(() => settle(letters.map((each) => ({ kind: 'committed', letters: each }))));
+    },
+    close: async () => undefined,
+  };
+
   return {
     events: { ...events, remove },
     rejected,
-    receiptOf: (id) => {
+    committer,
+    /** What has happened to the record with this event id. */
+    receiptOf: (id: string): Omit<Receipt, 'idempotency_key'> => {
       const entry = keys.get(id);
       if (entry === undefined) return { status: keys.has(id) ? 'deleted' : 'unknown' };
       return { status: 'stored', event_id: asUuid(id), segment: '1', accepted_at: String(entry.received_at) };
     },
-    committer: {
-      submit({ groups }, settle) {
-        const letters = groups.map(({ records }) => {
-          const into = Buffer.allocUnsafe(records.rowBytesMax);
-          return Array.from({ length: records.length }, (_, at) => take(records, at, into)).join('');
-        });
-        // In a later turn of the event loop, as a commit does.
-        setImmediate(() => settle(letters.map((each) => ({ kind: 'committed', letters: each }))));
-      },
-      close: async () => undefined,
-    },
-    reset() {
+    /** Forgets everything, including keys. */
+    reset(): void {
       events.clear();
       rejected.clear();
       keys = new Map();
@@ -120,13 +107,13 @@ function timeOf(time: unknown): string | undefined {
   return typeof time === 'string' ? `${time.replace(' ', 'T')}Z` : undefined;
 }
 
-function createList(): List {
+function createList() {
   let kept: { readonly entry: Fields; readonly bytes: number }[] = [];
   let first = 0;
   let bytes = 0;
   let dropped = 0;
   return {
-    add(entry, size) {
+    add(entry: Fields, size: number): void {
       kept.push({ entry, bytes: size });
       bytes += size;
       for (
@@ -142,8 +129,9 @@ function createList(): List {
         first = 0;
       }
     },
-    all: () => kept.slice(first).map(({ entry }) => entry),
-    remove(where) {
+    all: (): Fields[] => kept.slice(first).map(({ entry }) => entry),
+    /** Returns the entries that were removed. */
+    remove(where: (entry: Fields) => boolean): readonly Fields[] {
       const all = kept.slice(first);
       kept = all.filter(({ entry }) => !where(entry));
       first = 0;
@@ -152,7 +140,7 @@ function createList(): List {
       return all.filter((one) => !left.has(one)).map(({ entry }) => entry);
     },
     dropped: () => dropped,
-    clear() {
+    clear(): void {
       kept = [];
       [first, bytes, dropped] = [0, 0, 0];
     },

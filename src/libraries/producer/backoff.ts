@@ -3,22 +3,17 @@
 
 import { producerLimits as limits } from './limits.js';
 
-export type Backoff = {
-  /** Milliseconds to wait after one more failure. `askedMs`: what the service asked for, or 0. */
-  fail(askedMs: number): number;
-  succeed(): void;
-};
-
-export function createBackoff(): Backoff {
+export function createBackoff() {
   let failures = 0;
   return {
-    fail(askedMs) {
+    /** Milliseconds to wait after one more failure. `askedMs`: what the service asked for, or 0. */
+    fail(askedMs: number): number {
       const fullMs = Math.min(limits.backoffMsMin * 2 ** failures, limits.backoffMsMax);
       failures = Math.min(failures + 1, 30);
       const ownMs = fullMs * (1 - Math.random() / 2);
       return askedMs > 0 ? Math.ceil(askedMs + Math.min(ownMs, askedMs / 4)) : Math.ceil(ownMs);
     },
-    succeed() {
+    succeed(): void {
       failures = 0;
     },
   };

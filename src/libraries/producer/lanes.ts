@@ -84,12 +84,10 @@ export function createLanes(options: LanesOptions) {
   };
 }
 
-type Lane = { add(record: QueuedRecord): void; wake(): void };
-
 function createLane(
   { settings, transport, reporter, onSettled }: LanesOptions,
   clock: { readonly generation: number; readonly isStopped: boolean },
-): Lane {
+) {
   const queue = createLaneQueue();
   const backoff = createBackoff();
   const authorization =
@@ -242,7 +240,7 @@ function createLane(
   }
 
   return {
-    add(record) {
+    add(record: QueuedRecord): void {
       queue.add(record);
       if (!isSending) wake();
     },

@@ -49,19 +49,13 @@ type NamedReport = {
   [Name in ReportName]: { readonly name: Name; readonly report: Reports[Name] };
 }[ReportName];
 
-export type Reporter = {
-  on<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
-  off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
-  refuse(record: QueuedRecord, code: string, message: string, field?: string): void;
-  tell<Name extends ReportName>(name: Name, report: Reports[Name]): void;
-  /** Prints the reports that were not printed yet. Settles when that is done, so that the process may end. */
-  finish(): Promise<void>;
-};
+export type Reporter = ReturnType<typeof createReporter>;
+type Listener<Name extends ReportName> = (report: Reports[Name]) => void;
 
 /** The reports of one kind. `count`: how many of them were not printed yet. */
 type Warning = { last: NamedReport; count: number; dueAt: number };
 
-export function createReporter(): Reporter {
+export function createReporter() {
   const events = new EventEmitter();
   const warnings = new Map<string, Warning>();
   let timer: NodeJS.Timeout | undefined;
@@ -124,15 +118,16 @@ export function createReporter(): Reporter {
   const printAll = (): void => print(true);
 
   return {
-    on: (name, listener) => void events.on(name, listener),
-    off: (name, listener) => void events.off(name, listener),
-    refuse(record, code, message, field) {
+    on: <Name extends ReportName>(name: Name, listener: Listener<Name>) => void events.on(name, listener),
+    off: <Name extends ReportName>(name: Name, listener: Listener<Name>) => void events.off(name, listener),
+    refuse(record: QueuedRecord, code: string, message: string, field?: string): void {
       const { operation } = record;
       const refusal = { operation, record: readRecord(record), code, message };
       tell('refused', field === undefined ? refusal : { ...refusal, field });
     },
     tell,
-    async finish() {
+    /** Prints the reports that were not printed yet. Settles when that is done, so that the process may end. */
+    async finish(): Promise<void> {
       // Dropped records are reported in the next turn of the event loop, and Node prints a warning in the turn after that.
       await new Promise((settle) => setImmediate(settle));
       printAll();

@@ -28,25 +28,7 @@ export type SpoolOptions = {
   readonly onSpace: () => void;
 };
 
-export type Spool = {
-  /** Keeps a record, and settles when it is in a file. `isLoaded`: a lane already has it, which must not be the case while `isBehind`. */
-  keep(record: QueuedRecord, isLoaded: boolean): Promise<void>;
-  /** To be called when a record is settled. */
-  forget(record: QueuedRecord): void;
-  /** Whether there are records that no lane has. */
-  readonly isBehind: boolean;
-  /** Hands some of these records to lanes, in order. */
-  load(hand: (record: QueuedRecord) => void): Promise<void>;
-  /** The bytes of all its files. */
-  readonly bytes: number;
-  /** The bytes of records that wait to be written. */
-  readonly unwrittenBytes: number;
-  /** Writes what was not written yet, if the disk accepts it. */
-  close(): Promise<Left>;
-};
-
-/** `isEmpty`: nothing is left in the files. `lost`: records that are neither settled nor in a file. */
-export type Left = { readonly isEmpty: boolean; readonly lost: number };
+export type Spool = ReturnType<typeof createSpool>;
 
 type Entry = { readonly record: QueuedRecord; isLoaded: boolean };
 
@@ -56,7 +38,7 @@ type Write = { readonly entries: Entry[]; readonly written: Promise<void>; reado
 type Place = { readonly file: number; readonly line: number };
 
 /** Throws if the folder cannot be used, or belongs to a running process. */
-export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): Spool {
+export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions) {
   /** The oldest first. */
   const files = openFolder(folder);
   let bytes = 0;
@@ -216,6 +198,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     onSpace();
   }
 
+  /** Hands some of the records that no lane has to lanes, in order. */
   async function load(hand: (record: QueuedRecord) => void): Promise<void> {
     const file = [...files.values()].find(({ loadFrom }) => loadFrom !== undefined);
     if (file !== undefined && file !== current) return loadFile(file, hand);
@@ -265,27 +248,36 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   }
 
   return {
-    keep(record, isLoaded) {
+    /** Keeps a record, and settles when it is in a file. `isLoaded`: a lane already has it, which must not be the case while `isBehind`. */
+    keep(record: QueuedRecord, isLoaded: boolean): Promise<void> {
       next.entries.push({ record, isLoaded });
       unwrittenBytes += record.bytes;
       if (!isLoaded) isBehind = true;
       begin();
       return next.written;
     },
-    forget(record) {
+    /** To be called when a record is settled. */
+    forget(record: QueuedRecord): void {
       record.isSettled = true;
       if (record.place !== undefined) settle(record.place);
     },
-    get isBehind() {
+    /** Whether there are records that no lane has. */
+    get isBehind(): boolean {
       return isBehind;
     },
     load,
-    get bytes() {
+    /** The bytes of all its files. */
+    get bytes(): number {
       return bytes;
     },
-    get unwrittenBytes() {
+    /** The bytes of records that wait to be written. */
+    get unwrittenBytes(): number {
       return unwrittenBytes;
     },
+    /**
+     * Writes what was not written yet, if the disk accepts it. `isEmpty`: nothing is left in the files. `lost`: records that are neither
+     * settled nor in a file.
+     */
     async close() {
       isClosing = true;
       begin();

@@ -5,16 +5,7 @@ import { clientLimits } from './limits.js';
 import { randomFraction } from './random-ids.js';
 import { msOfDate } from './time.js';
 
-export type Backoff = {
-  /** Milliseconds to wait; 0 if sending may be tried. `asked`: the server asked for the wait. */
-  left(): { readonly ms: number; readonly asked: boolean };
-  /** Records a failure: the wait is twice the last one, and at least what the server asked for. Returns the number of failures in a row. */
-  fail(answer: TransportAnswer): number;
-  /** Records a success. */
-  succeed(): void;
-  /** Ends a wait that the server did not ask for. The next failure still waits longer than the last. */
-  hurry(): void;
-};
+export type Backoff = ReturnType<typeof createBackoff>;
 
 /** `ms`: the length of the whole wait, which the remaining wait cannot exceed. */
 type State = {
@@ -26,23 +17,20 @@ type State = {
 
 const none: State = { until: 0, ms: 0, failures: 0, asked: false };
 
-export function createBackoff(
-  storage: KeyValueStorage,
-  key: string,
-  clock: Clock,
-  randomBytes: RandomBytes,
-): Backoff {
+export function createBackoff(storage: KeyValueStorage, key: string, clock: Clock, randomBytes: RandomBytes) {
   const read = (): State => parse(storage.get(key));
   const keep = (state: State): boolean => storage.set(key, JSON.stringify(state));
 
   return {
+    /** Milliseconds to wait; 0 if sending may be tried. `asked`: the server asked for the wait. */
     left() {
       const state = read();
       const ms = state.until - clock.now();
       // If more than the whole wait remains, the clock was set back since.
       return { ms: ms > 0 && ms <= state.ms ? ms : 0, asked: state.asked };
     },
-    fail(answer) {
+    /** Records a failure: the wait is twice the last one, and at least what the server asked for. Returns the number of failures in a row. */
+    fail(answer: TransportAnswer): number {
       const failures = Math.min(read().failures + 1, 30);
       const doubled = clientLimits.backoffMsMin * 2 ** (failures - 1);
       const ownMs = Math.min(doubled, clientLimits.backoffMsMax) * (1 - randomFraction(randomBytes) / 2);
@@ -52,10 +40,12 @@ export function createBackoff(
       keep({ until: clock.now() + ms, ms, failures, asked: askedMs > 0 });
       return failures;
     },
-    succeed() {
+    /** Records a success. */
+    succeed(): void {
       if (storage.get(key) !== undefined) storage.remove(key);
     },
-    hurry() {
+    /** Ends a wait that the server did not ask for. The next failure still waits longer than the last. */
+    hurry(): void {
       const state = read();
       if (!state.asked && state.until > 0) keep({ ...state, until: 0 });
     },

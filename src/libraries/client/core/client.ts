@@ -6,6 +6,7 @@ import { createDropCount, createGuard, protect } from './guard.js';
 import { appsWithMessages, keysOf } from './keys.js';
 import { clientLimits } from './limits.js';
 import type { CollectAnswer, Properties } from './messages.js';
+import type { Operations as SharedOperations } from './operations.js';
 import { createOutbox, type Outbox, type OutboxOptions } from './outbox.js';
 import { createRecorder, type Recorder } from './recorder.js';
 import {
@@ -40,25 +41,15 @@ export type Settings = {
   readonly onAnswer?: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
 };
 
-type Operations = {
+type Operations = SharedOperations & {
   /**
    * Begins to record for an app. A further call begins a new session of that app (`sessionPerStart`), or switches to another app. Messages
    * of former apps are still sent, each to the address of its app's last start. Operations called before the first start wait for it.
    * Returns whether the arguments were accepted.
    */
   start(appId: string, settings: Settings): boolean;
-  track(event: string, properties?: Properties | null): void;
   /** Records an event that the library itself noticed. Properties that are too long are cut, and reserved keys are allowed. */
   autocapture(event: string, properties: Properties): void;
-  identify(identity: string): void;
-  resetIdentity(): void;
-  addUserProperties(properties: Properties): void;
-  addEventProperties(properties: Properties): void;
-  removeEventProperty(property: string): void;
-  clearEventProperties(): void;
-  /** Stops recording, forgets the user and what waits to be sent, and remembers only the choice. */
-  optOut(): void;
-  optIn(): void;
   /** Sets `intervalMs`, from the next send on. */
   changeInterval(intervalMs: number): void;
   /** While this is set, every batch carries it, and batches are sent every second. */

@@ -8,14 +8,6 @@ import { clientLimits } from './limits.js';
 import type { Properties, PropertyValue } from './messages.js';
 import { checkProperties, define, eventRules, hasOwn, type Warn } from './sanitize.js';
 
-export type EventProperties = {
-  current(): Properties;
-  /** Adds checked properties. If they do not fit, changes nothing and warns. */
-  add(properties: Properties): void;
-  remove(key: string): void;
-  clear(): void;
-};
-
 type Added = { readonly value: PropertyValue; readonly former: PropertyValue | undefined };
 
 export function createEventProperties(
@@ -24,7 +16,7 @@ export function createEventProperties(
   /** For the checks above; undefined if no other page shares the store. */
   clock: Clock | undefined,
   warn: Warn,
-): EventProperties {
+) {
   let knownText = '';
   let known: Properties = {};
   /** What this page added recently, in this generation. */
@@ -102,18 +94,19 @@ export function createEventProperties(
 
   return {
     current,
-    add(properties) {
+    /** Adds checked properties. If they do not fit, changes nothing and warns. */
+    add(properties: Properties): void {
       const before = current();
       if (put(properties)) watch(properties, before);
       else warn('addEventProperties is refused as a whole: it is too large.');
     },
-    remove(key) {
+    remove(key: string): void {
       const before = current();
       if (!hasOwn(before, key)) return;
       const { [key]: _, ...rest } = before;
       begin(rest);
     },
-    clear() {
+    clear(): void {
       if (Object.keys(current()).length > 0) begin({});
     },
   };

@@ -4,26 +4,18 @@
 import type { Clock, KeyValueStorage } from './adapters.js';
 import { clientLimits } from './limits.js';
 
-export type Holds = {
-  /** Notes that these keys are being sent. The returned function removes the note. */
-  place(keys: readonly string[], ms: number): () => void;
-  /** The keys that are held now, each with the milliseconds until its hold expires. */
-  current(): ReadonlyMap<string, number>;
-};
+export type Holds = ReturnType<typeof createHolds>;
 
-export function createHolds(
-  storage: KeyValueStorage,
-  prefix: string,
-  clock: Clock,
-  newId: () => string,
-): Holds {
+export function createHolds(storage: KeyValueStorage, prefix: string, clock: Clock, newId: () => string) {
   return {
-    place(keys, ms) {
+    /** Notes that these keys are being sent. The returned function removes the note. */
+    place(keys: readonly string[], ms: number): () => void {
       const name = prefix + newId();
       storage.set(name, `${clock.now() + ms} ${keys.join(' ')}`);
       return () => storage.remove(name);
     },
-    current() {
+    /** The keys that are held now, each with the milliseconds until its hold expires. */
+    current(): ReadonlyMap<string, number> {
       const held = new Map<string, number>();
       for (const name of storage.keys(prefix)) {
         const [until, ...keys] = (storage.get(name) ?? '').split(' ');

@@ -9,7 +9,7 @@ import type { CollectAnswer, Message, Properties, UserPropertiesMessage } from '
 import { createQueue } from './queue.js';
 import { randomMessageId } from './random-ids.js';
 import { checkProperties, userRules, type Warn } from './sanitize.js';
-import { createSender, type Sender } from './sender.js';
+import { createSender } from './sender.js';
 
 /** What the outboxes of one client share. */
 export type OutboxOptions = {
@@ -21,28 +21,9 @@ export type OutboxOptions = {
   readonly warn: Warn;
 };
 
-export type Outbox = {
-  /** Sets the address for messages from now on, and whether users count as opted out until they choose. */
-  start(baseUrl: string, optedOutByDefault: boolean): void;
-  add(message: Message): void;
-  /** Adds user properties. Joins them with those of the same user that are waiting and were not sent yet. */
-  addUserProperties(message: UserPropertiesMessage): void;
-  /**
-   * Moves unsent messages of this page to another user or session. Their ids stay, so nothing is stored twice if another tab is sending
-   * them at that moment.
-   */
-  reassign(field: 'user_id' | 'session_id', from: string, to: string): void;
-  isOptedOut(): boolean;
-  optOut(): void;
-  optIn(): void;
-  /** If the user has opted out, removes everything that is stored for the app except the choice. Returns whether they have. */
-  applyOptOut(): boolean;
-  /** Sets the function that is called before anything is sent. It returns for how many milliseconds sending still has to wait. */
-  setBeforeSending(beforeSending: () => number): void;
-  readonly sender: Sender;
-};
+export type Outbox = ReturnType<typeof createOutbox>;
 
-export function createOutbox(appId: string, options: OutboxOptions): Outbox {
+export function createOutbox(appId: string, options: OutboxOptions) {
   const { storage, clock, randomBytes, transport, turn } = options.adapters;
   const keys = keysOf(appId);
   const newId = (): string => randomMessageId(randomBytes);
@@ -99,6 +80,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     return key;
   }
 
+  /** Adds user properties. Joins them with those of the same user that are waiting and were not sent yet. */
   function addUserProperties(message: UserPropertiesMessage): void {
     const joined = waiting === undefined ? undefined : join(waiting, message);
     const key = add(joined ?? message);
@@ -128,6 +110,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     return fits ? { ...later, properties } : undefined;
   }
 
+  /** If the user has opted out, removes everything that is stored for the app except the choice. Returns whether they have. */
   function applyOptOut(): boolean {
     const isOut = consent.choice() === 'out';
     if (isOut) {
@@ -139,13 +122,18 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   return {
-    start(url, optedOut) {
+    /** Sets the address for messages from now on, and whether users count as opted out until they choose. */
+    start(url: string, optedOut: boolean): void {
       baseUrl = url;
       optedOutByDefault = optedOut;
     },
     add,
     addUserProperties,
-    reassign(field, from, to) {
+    /**
+     * Moves unsent messages of this page to another user or session. Their ids stay, so nothing is stored twice if another tab is sending
+     * them at that moment.
+     */
+    reassign(field: 'user_id' | 'session_id', from: string, to: string): void {
       const held = holds.current();
       queue.rewrite((message, key) =>
         message[field] !== from || sender.wasSent(key) || held.has(key)
@@ -154,13 +142,14 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
       );
     },
     isOptedOut,
-    optOut() {
+    optOut(): void {
       isForgotten = false;
       consent.choose('out');
     },
     applyOptOut,
     optIn: () => consent.choose('in'),
-    setBeforeSending(called) {
+    /** Sets the function that is called before anything is sent. It returns for how many milliseconds sending still has to wait. */
+    setBeforeSending(called: () => number): void {
       beforeSending = called;
     },
     sender,

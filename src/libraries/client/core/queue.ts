@@ -11,24 +11,7 @@ import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
 import { utf8Bytes } from './text.js';
 
-export type Queue = {
-  /** Appends a message, and returns its key and size. Drops the oldest messages if there are too many. */
-  add(message: Message): { readonly key: string; readonly bytes: number };
-  /** The keys of all waiting messages, from the oldest. */
-  keys(): string[];
-  /** The message's text; undefined if it is gone or damaged. A damaged message is removed. */
-  read(key: string): { readonly text: string; readonly message: Message } | undefined;
-  remove(key: string): void;
-  /** Drops messages of at least this age in milliseconds; returns how many. */
-  removeOlderThan(ms: number): number;
-  /**
-   * Replaces waiting messages that this page added by what `change` returns, which must be of about the same size; undefined leaves a
-   * message as it is. Only this page's own: two tabs that changed the same message would undo each other's changes.
-   */
-  rewrite(change: (message: Message, key: string) => Message | undefined): void;
-  /** Whether a message waits under the key, and no later one of the same type. */
-  isLastOfItsType(key: string): boolean;
-};
+export type Queue = ReturnType<typeof createQueue>;
 
 export type QueueOptions = {
   readonly storage: KeyValueStorage;
@@ -53,7 +36,7 @@ const orderLength = 11;
 /** A clock beyond this (the year 2255) is ignored, since the order would lose digits. */
 const latestMs = 9e12;
 
-export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOptions): Queue {
+export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOptions) {
   let lastOrder = 0;
   let count = 0;
   let bytes = 0;
@@ -61,6 +44,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   /** The keys of messages that this page added and has not seen removed. */
   const own = new Set<string>();
 
+  /** The keys of all waiting messages, from the oldest. */
   function keys(): string[] {
     const all = storage.keys(prefix).sort();
     count = all.length;
@@ -109,6 +93,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     bytes -= bytesOf(key);
   }
 
+  /** The message's text; undefined if it is gone or damaged. A damaged message is removed. */
   function read(key: string): { text: string; message: Message } | undefined {
     const text = storage.get(key);
     if (text === undefined) return undefined;
@@ -132,7 +117,8 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   }
 
   return {
-    add(message) {
+    /** Appends a message, and returns its key and size. Drops the oldest messages if there are too many. */
+    add(message: Message) {
       const text = JSON.stringify(message);
       const size = utf8Bytes(text);
       makeRoom(size);
@@ -147,7 +133,11 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     keys,
     read,
     remove,
-    rewrite(change) {
+    /**
+     * Replaces waiting messages that this page added by what `change` returns, which must be of about the same size; undefined leaves a
+     * message as it is. Only this page's own: two tabs that changed the same message would undo each other's changes.
+     */
+    rewrite(change: (message: Message, key: string) => Message | undefined): void {
       for (const key of [...own]) {
         const message = read(key)?.message;
         const changed = message && change(message, key);
@@ -155,7 +145,8 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
         if (message === undefined) own.delete(key);
       }
     },
-    isLastOfItsType(key) {
+    /** Whether a message waits under the key, and no later one of the same type. */
+    isLastOfItsType(key: string): boolean {
       // Reads the keys unsorted, which is fast, since every call that sets user properties does this.
       let isThere = false;
       for (const other of storage.keys(prefix)) {
@@ -164,7 +155,8 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       }
       return isThere;
     },
-    removeOlderThan(ms) {
+    /** Drops messages of at least this age in milliseconds; returns how many. */
+    removeOlderThan(ms: number): number {
       const before = (clock.now() - ms) * 1000;
       const old = keys().filter((key) => orderOf(key) < before);
       for (const key of old) remove(key);

@@ -2,32 +2,17 @@
 
 import type { Adapters } from './adapters.js';
 import type { Review } from './before-send.js';
-import { createEventProperties, type EventProperties } from './event-properties.js';
+import { createEventProperties } from './event-properties.js';
 import { keysOf } from './keys.js';
 import type { Properties } from './messages.js';
 import type { Outbox } from './outbox.js';
 import { randomMessageId } from './random-ids.js';
 import { mergeProperties, type Warn } from './sanitize.js';
-import { createSession, type Session } from './session.js';
+import { createSession } from './session.js';
 import { timestampOf } from './time.js';
-import { createUserState, type UserState } from './user.js';
+import { createUserState } from './user.js';
 
-export type Recorder = {
-  readonly appId: string;
-  readonly user: UserState;
-  readonly session: Session;
-  readonly eventProperties: EventProperties;
-  readonly outbox: Outbox;
-  /** Records an event with the global event properties; records nothing while opted out. `atMs`: when the call was made. */
-  event(event: string, properties: Properties, atMs: number, autocaptured?: true): void;
-  identify(identity: string, atMs: number): void;
-  userProperties(properties: Properties, atMs: number): void;
-  /**
-   * Adopts what the tabs have agreed on: the user and the session, also for messages that were not sent yet; and an opt-out, after which
-   * only the choice stays on the device.
-   */
-  agree(): void;
-};
+export type Recorder = ReturnType<typeof createRecorder>;
 
 export function createRecorder(
   appId: string,
@@ -36,7 +21,7 @@ export function createRecorder(
   sessionIdleMs: () => number,
   review: Review,
   warn: Warn,
-): Recorder {
+) {
   const { storage, clock, randomBytes } = adapters;
   const keys = keysOf(appId);
   const user = createUserState({
@@ -61,6 +46,10 @@ export function createRecorder(
     warn,
   );
 
+  /**
+   * Adopts what the tabs have agreed on: the user and the session, also for messages that were not sent yet; and an opt-out, after which
+   * only the choice stays on the device.
+   */
   function agree(): void {
     if (outbox.applyOptOut()) eventProperties.clear();
     user.peek();
@@ -89,7 +78,8 @@ export function createRecorder(
     session,
     eventProperties,
     outbox,
-    event(event, own, atMs, autocaptured) {
+    /** Records an event with the global event properties; records nothing while opted out. `atMs`: when the call was made. */
+    event(event: string, own: Properties, atMs: number, autocaptured?: true): void {
       if (outbox.isOptedOut()) return;
       const properties = mergeProperties(eventProperties.current(), own, warn);
       const draft = review({ type: 'event', event, properties, autocaptured });
@@ -98,10 +88,10 @@ export function createRecorder(
       const { event: name, properties: kept } = draft;
       outbox.add({ type: 'event', ...common(atMs), event: name, properties: kept, autocaptured });
     },
-    identify(identity, atMs) {
+    identify(identity: string, atMs: number): void {
       if (!outbox.isOptedOut()) outbox.add({ type: 'identify', ...common(atMs), identity });
     },
-    userProperties(properties, atMs) {
+    userProperties(properties: Properties, atMs: number): void {
       if (outbox.isOptedOut()) return;
       const kept = review({ type: 'user_properties', properties })?.properties;
       if (kept === undefined || Object.keys(kept).length === 0 || outbox.isOptedOut()) return;

@@ -28,24 +28,9 @@ export type SenderOptions = DeliveryOptions & {
   readonly beforeSending: () => number;
 };
 
-export type Sender = {
-  /** To be called when a message of this many bytes was added. It goes with the next batch. */
-  wake(bytes: number): void;
-  /** Checks within about two intervals whether another tab has left messages. */
-  watch(): void;
-  /** Sends what may be sent now. Settles once that was tried, or after three seconds if another tab is still sending. Never rejects. */
-  flush(): Promise<void>;
-  /** To be called when another attempt makes sense. Ends waits that the server did not ask for. */
-  resume(): void;
-  /** To be called when the page may be ending. Sends what fits into this many bytes, and returns how many bytes it used. */
-  exit(bytesMax: number): number;
-  /** Whether this page has put the message into a request that may have arrived. */
-  wasSent(key: string): boolean;
-};
-
 type Request = { readonly keys: readonly string[]; outlivesPage: boolean; lift: () => void };
 
-export function createSender(options: SenderOptions): Sender {
+export function createSender(options: SenderOptions) {
   const { queue, holds, backoff, transport, clock } = options;
   const delivery = createDelivery(options);
   let cancelTimer: (() => void) | undefined;
@@ -110,6 +95,7 @@ export function createSender(options: SenderOptions): Sender {
     });
   }
 
+  /** Sends what may be sent now. Settles once that was tried, or after three seconds if another tab is still sending. Never rejects. */
   function flush(): Promise<void> {
     return new Promise((resolve) => {
       const cancel = clock.setTimer(clientLimits.flushTurnMs, () => {
@@ -228,6 +214,7 @@ export function createSender(options: SenderOptions): Sender {
     },"messages":[${texts.join(',')}]}`;
   }
 
+  /** To be called when the page may be ending. Sends what fits into this many bytes, and returns how many bytes it used. */
   function exit(bytesMax: number): number {
     const { ms, asked } = backoff.left();
     if (isStopped() || (ms > 0 && asked)) return 0;
@@ -280,16 +267,19 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   return {
-    wake(bytes) {
+    /** To be called when a message of this many bytes was added. It goes with the next batch. */
+    wake(bytes: number): void {
       wokenMessages++;
       wokenBytes += bytes;
       const max = delivery.batchMax();
       const full = wokenMessages >= max.messages || wokenBytes >= max.bytes;
       arm(full ? 0 : options.intervalMs());
     },
+    /** Checks within about two intervals whether another tab has left messages. */
     watch: () => arm(2 * options.intervalMs()),
     flush,
-    resume() {
+    /** To be called when another attempt makes sense. Ends waits that the server did not ask for. */
+    resume(): void {
       backoff.hurry();
       isResumed = true;
       arm(clientLimits.resumeMs);

@@ -6,15 +6,6 @@ import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
 import { isUserId, randomUserId } from './random-ids.js';
 import { couldNotSeeEachOther } from './time.js';
 
-export type Session = {
-  /** The id of the session for a call that is made now. The idle time starts again. */
-  use(): string;
-  /** Begins a new session. */
-  renew(): string;
-  /** Checks whether another tab's session has replaced this one. */
-  noticeReplacement(): void;
-};
-
 export type SessionOptions = {
   readonly storage: KeyValueStorage;
   readonly key: string;
@@ -31,14 +22,7 @@ type State = { readonly id: string; readonly usedMs: number; readonly begunMs: n
 /** The time of the last use is written at most once in this time. */
 const writeEveryMs = 1000;
 
-export function createSession({
-  storage,
-  key,
-  clock,
-  randomBytes,
-  idleMs,
-  onReplaced,
-}: SessionOptions): Session {
+export function createSession({ storage, key, clock, randomBytes, idleMs, onReplaced }: SessionOptions) {
   let known: State | undefined;
 
   function read(): State | undefined {
@@ -56,6 +40,7 @@ export function createSession({
     return id;
   }
 
+  /** The id of the session for a call that is made now. The idle time starts again. */
   function use(): string {
     const state = read();
     // If the clock was set back by more than the idle time, the session ends too; otherwise it might never end.
@@ -66,7 +51,9 @@ export function createSession({
 
   return {
     use,
+    /** Begins a new session. */
     renew: () => keep(randomUserId(randomBytes), undefined),
+    /** Checks whether another tab's session has replaced this one. */
     noticeReplacement: () => void read(),
   };
 }

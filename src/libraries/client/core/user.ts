@@ -17,19 +17,6 @@ export type User = {
   readonly firstMs?: number | undefined;
 };
 
-export type UserState = {
-  /** The user, if there is one yet. */
-  peek(): User | undefined;
-  /** The user; makes one if there is none. */
-  current(): User;
-  /** Gives the current user an identity. */
-  identify(identity: string): void;
-  /** Begins a new user. */
-  renew(identity?: string): void;
-  /** For how many milliseconds another tab's user may still replace this one. */
-  unsettledMs(): number;
-};
-
 export type UserStateOptions = {
   readonly storage: KeyValueStorage;
   readonly key: string;
@@ -39,16 +26,11 @@ export type UserStateOptions = {
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
 
-export function createUserState({
-  storage,
-  key,
-  clock,
-  randomBytes,
-  onReplaced,
-}: UserStateOptions): UserState {
+export function createUserState({ storage, key, clock, randomBytes, onReplaced }: UserStateOptions) {
   let knownText: string | undefined;
   let known: User | undefined;
 
+  /** The user, if there is one yet. */
   function peek(): User | undefined {
     const text = storage.get(key);
     if (text !== knownText) {
@@ -89,16 +71,20 @@ export function createUserState({
 
   return {
     peek,
+    /** The user; makes one if there is none. */
     current: () => peek() ?? begin(),
-    identify: (identity) => void keep({ ...(peek() ?? first()), identity }),
-    renew(identity) {
+    /** Gives the current user an identity. */
+    identify: (identity: string) => void keep({ ...(peek() ?? first()), identity }),
+    /** Begins a new user. */
+    renew(identity?: string): void {
       const user = { id: randomUserId(randomBytes), identity };
       if (keep(user)) return;
       // Otherwise the former user would be back at the next start; having no user is better.
       storage.remove(key);
       keep(user);
     },
-    unsettledMs() {
+    /** For how many milliseconds another tab's user may still replace this one. */
+    unsettledMs(): number {
       const { firstMs } = peek() ?? {};
       if (firstMs === undefined || storage.onChange === undefined) return 0;
       const ms = firstMs + clientLimits.settleMs - clock.now();

@@ -7,54 +7,28 @@ import { createStoredProperties } from '../core/stored-properties.js';
 import type { DeviceAdapters, PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 import { createGesture } from './gesture.js';
-import { createDeviceLifecycle, type DeviceLifecycle } from './lifecycle.js';
+import { createDeviceLifecycle } from './lifecycle.js';
 import { type MobileOptions, type ReadOptions, readOptions } from './options.js';
-import { createPairing, type Pairing } from './pairing.js';
+import { createPairing } from './pairing.js';
 import { platform, warnInConsole } from './runtime.js';
-import { listenToScreens } from './screens.js';
-import { createLoadedStorage, type LoadedStorage } from './storage.js';
+import { createLoadedStorage } from './storage.js';
 import { createFetchTransport } from './transport.js';
 
 type Device = DeviceAdapters & PairingAdapters;
 
-/** The client and its parts, from `configure` on. */
-type Wired = {
-  readonly client: Client;
-  readonly storage: LoadedStorage;
-  readonly lifecycle: DeviceLifecycle;
-  readonly pairing: Pairing;
-};
-
-export type Mobile = {
-  /** Takes the options. Those of a later call apply from the next start on, except that the runtime stays. */
-  configure(options: MobileOptions): void;
-  /** Takes the phone; only the first call counts. `configure` must be called before. */
-  attach(device: Device): void;
-  /** `operation`: the platform's name for this operation. */
-  start(operation: string, appId: string): void;
-  /** Runs an operation on the client. Only warns if `configure` was not called, or if the operation throws. */
-  run(operation: string, work: (client: Client) => void): void;
-  /** In seconds, above 0. */
-  changeInterval(seconds: number): void;
-  optOut(): void;
-  startPairing(): void;
-  stopPairing(): void;
-  disableGesture(): void;
-  /** Shows one line to the developer. */
-  warn(line: string): void;
-  readonly userId: string | undefined;
-  readonly identity: string | undefined;
-};
+export type Mobile = ReturnType<typeof createMobile>;
 
 /** Makes the base of a surface. Nothing happens before `configure`, and nothing throws. */
-export function createMobile(): Mobile {
+export function createMobile() {
   let options: ReadOptions | undefined;
-  let wired: Wired | undefined;
+  /** The client and its parts, from `configure` on. */
+  let wired: ReturnType<typeof wire> | undefined;
   let device: Device | undefined;
   let appId: string | undefined;
   let show = warnInConsole;
   const gesture = createGesture(startPairing);
 
+  /** Takes the options. Those of a later call apply from the next start on, except that the runtime stays. */
   function configure(given: MobileOptions): void {
     const read = readOptions(given);
     if ('fault' in read) {
@@ -67,7 +41,7 @@ export function createMobile(): Mobile {
     wired ??= wire(read);
   }
 
-  function wire({ clock, randomBytes }: ReadOptions): Wired {
+  function wire({ clock, randomBytes }: ReadOptions) {
     const storage = createLoadedStorage(clock, warn);
     const lifecycle = createDeviceLifecycle();
     const transport = createFetchTransport(clock, () => device?.fetch);
@@ -84,6 +58,7 @@ export function createMobile(): Mobile {
     return { client, storage, lifecycle, pairing };
   }
 
+  /** Shows one line to the developer. */
   function warn(line: string): void {
     if (wired !== undefined) return wired.client.warn(line);
     try {
@@ -93,9 +68,10 @@ export function createMobile(): Mobile {
     }
   }
 
+  /** Takes the phone; only the first call counts. `configure` must be called before. */
   function attach(given: Device): void {
     if (wired === undefined || device !== undefined) return;
-    const { client, storage, lifecycle } = wired;
+    const { storage, lifecycle } = wired;
     const attached = given ?? {};
     device = attached;
     if ((attempt(warn, 'fetch', () => attached.fetch) ?? platform.fetch) === undefined) {
@@ -103,12 +79,20 @@ export function createMobile(): Mobile {
     }
     lifecycle.listen(attached, warn);
     gesture.listen(attached, warn);
-    listenToScreens(attached, client, () => options?.screenViews === true);
+    attempt(warn, 'onScreen', () => attached.onScreen?.(viewScreen));
     void storage
       .load(attempt(warn, 'storage', () => attached.storage))
       .then(lifecycle.ready, lifecycle.ready);
   }
 
+  function viewScreen(name: unknown): void {
+    if (options?.screenViews !== true) return;
+    if (typeof name === 'string' && name !== '')
+      wired?.client.autocapture('Screen View', { screen_name: name });
+    else warn('a screen view is dropped: the screen has no name.');
+  }
+
+  /** `operation`: the platform's name for this operation. */
   function start(operation: string, nextAppId: string): void {
     run(operation, (client) => {
       if (options === undefined) return;
@@ -128,6 +112,7 @@ export function createMobile(): Mobile {
     });
   }
 
+  /** Runs an operation on the client. Only warns if `configure` was not called, or if the operation throws. */
   function run(operation: string, work: (client: Client) => void): void {
     if (wired === undefined) {
       warn(`${operation} is ignored: call configure({ baseUrl }) first.`);
@@ -152,11 +137,12 @@ export function createMobile(): Mobile {
     attach,
     start,
     run,
-    changeInterval: (seconds) =>
+    /** In seconds, above 0. */
+    changeInterval: (seconds: number) =>
       run('changeInterval', (client) =>
         client.changeInterval(typeof seconds === 'number' ? seconds * 1000 : Number.NaN),
       ),
-    optOut() {
+    optOut(): void {
       run('optOut', (client) => {
         wired?.pairing.stop();
         client.optOut();
@@ -166,10 +152,10 @@ export function createMobile(): Mobile {
     stopPairing: () => run('stopEVPairing', () => wired?.pairing.stop()),
     disableGesture: gesture.disable,
     warn,
-    get userId() {
+    get userId(): string | undefined {
       return wired?.client.userId;
     },
-    get identity() {
+    get identity(): string | undefined {
       return wired?.client.identity;
     },
   };

@@ -1,6 +1,5 @@
 // The operations that iOS, Android and React Native share.
 
-import type { Properties } from '../core/messages.js';
 import type { Operations } from '../core/operations.js';
 import type { Mobile } from './mobile.js';
 
@@ -8,13 +7,13 @@ import type { Mobile } from './mobile.js';
 export function operationsOf(mobile: Mobile): Operations {
   const { run } = mobile;
   return {
-    track: (event, properties) => run('track', (client) => client.track(event, properties as Properties)),
+    track: (event, properties) => run('track', (client) => client.track(event, properties)),
     identify: (identity) => run('identify', (client) => client.identify(identity)),
     resetIdentity: () => run('resetIdentity', (client) => client.resetIdentity()),
     addUserProperties: (properties) =>
-      run('addUserProperties', (client) => client.addUserProperties(properties as Properties)),
+      run('addUserProperties', (client) => client.addUserProperties(properties)),
     addEventProperties: (properties) =>
-      run('addEventProperties', (client) => client.addEventProperties(properties as Properties)),
+      run('addEventProperties', (client) => client.addEventProperties(properties)),
     removeEventProperty: (property) =>
       run('removeEventProperty', (client) => client.removeEventProperty(property)),
     clearEventProperties: () => run('clearEventProperties', (client) => client.clearEventProperties()),

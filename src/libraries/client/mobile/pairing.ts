@@ -8,15 +8,6 @@ import type { CollectAnswer } from '../core/messages.js';
 import type { PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
 
-export type Pairing = {
-  /** Asks for a code and shows it. While the pairing is waiting or live, the server answers with the same code. */
-  start(target: PairingTarget): void;
-  /** Ends the pairing on the device and at the server, even while it is still being requested. */
-  stop(): void;
-  /** To be called with each answer to a batch, and with the secret that the batch carried. */
-  onAnswer(answer: CollectAnswer, secret: string | undefined): void;
-};
-
 export type PairingTarget = { readonly appId: string; readonly baseUrl: string };
 
 export type PairingOptions = {
@@ -42,9 +33,10 @@ const codeMs = 10 * 60_000;
 const codeMsMax = 24 * 60 * 60_000;
 
 /** Makes the pairing of a client; at first there is none. Nothing here throws or rejects. */
-export function createPairing({ client, transport, clock, display }: PairingOptions): Pairing {
+export function createPairing({ client, transport, clock, display }: PairingOptions) {
   let current: Current | undefined;
 
+  /** Asks for a code and shows it. While the pairing is waiting or live, the server answers with the same code. */
   function start(target: PairingTarget): void {
     if (current?.appId !== target.appId) stop();
     current ??= { ...target, asking: false, stopTimer: () => {} };
@@ -77,6 +69,7 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
     show(opened.code);
   }
 
+  /** Ends the pairing on the device and at the server, even while it is still being requested. */
   function stop(): void {
     const stopped = leave();
     if (stopped?.secret !== undefined) endAtServer(stopped);
@@ -119,7 +112,8 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
   return {
     start,
     stop,
-    onAnswer(answer, secret) {
+    /** To be called with each answer to a batch, and with the secret that the batch carried. */
+    onAnswer(answer: CollectAnswer, secret: string | undefined): void {
       // Answers to batches of former pairings may still arrive.
       if (current === undefined || secret === undefined || secret !== current.secret) return;
       // A device that is asking again is about to get another pairing.

@@ -72,41 +72,14 @@ export type PageEvent = {
 /** The properties of a document that are read as text. */
 type DocumentText = 'cookie' | 'title' | 'referrer' | 'visibilityState';
 
-export type Browser = {
-  /** Whether this is a page. On a server nothing below is available. */
-  readonly isPage: boolean;
-  /** `''` if the text is denied. */
-  readText(name: DocumentText): string;
-  setCookie(cookie: string): void;
-  isPrerendering(): boolean;
-  readonly location: Window['location'];
-  readonly history: PageHistory | undefined;
-  readonly navigation: Window['navigation'];
-  readonly storage: WebStorage | undefined;
-  readonly locks: LockManager | undefined;
-  /** Whether the visitor has switched on Global Privacy Control. @see https://www.w3.org/TR/gpc/ */
-  hasPrivacyControl(): boolean;
-  /** Whether the browser accepted the beacon. */
-  sendBeacon(url: string, body: string): boolean;
-  /** Fills the bytes if there is a working cryptographic source. */
-  randomBytes(bytes: Uint8Array): void;
-  warn(line: string): void;
-  now(): number;
-  setTimer(ms: number, callback: () => void): () => void;
-  /** Whether a request can outlive its page. */
-  readonly hasKeepalive: boolean;
-  newAbort(): { readonly signal: unknown; abort(): void } | undefined;
-  /** May throw or reject; undefined if there is none. */
-  readonly fetch: ((url: string, options: object) => Promise<FetchResponse>) | undefined;
-  on(target: 'document' | 'window', type: string, listener: (event: PageEvent) => void): void;
-};
+export type Browser = ReturnType<typeof takeBrowser>;
 
 /** Shows a line in the console that the window has at the time of the call. May throw. */
 export function warnIn(window: Window): (line: string) => void {
   return (line) => window.console?.warn?.(line);
 }
 
-export function takeBrowser(window: Window): Browser {
+export function takeBrowser(window: Window) {
   const take = <T>(read: () => T): T | undefined => {
     try {
       return read();
@@ -133,6 +106,7 @@ export function takeBrowser(window: Window): Browser {
     return undefined;
   }
 
+  /** `''` if the text is denied. */
   function readText(name: DocumentText): string {
     const text: unknown = take(() => {
       const own: unknown = document?.[name];
@@ -142,9 +116,10 @@ export function takeBrowser(window: Window): Browser {
   }
 
   return {
+    /** Whether this is a page. On a server nothing below is available. */
     isPage: document !== undefined,
     readText,
-    setCookie: (cookie) =>
+    setCookie: (cookie: string) =>
       void take(() => {
         if (document === undefined) return;
         if (typeof document.cookie === 'string') document.cookie = cookie;
@@ -156,19 +131,24 @@ export function takeBrowser(window: Window): Browser {
     navigation: take(() => window.navigation),
     storage: take(() => window.localStorage) ?? undefined,
     locks: take(() => navigator?.locks),
+    /** Whether the visitor has switched on Global Privacy Control. @see https://www.w3.org/TR/gpc/ */
     hasPrivacyControl: () => take(() => navigator?.globalPrivacyControl) === true,
-    sendBeacon: (url, body) => take(() => navigator?.sendBeacon?.(url, body)) === true,
-    randomBytes: (bytes) => void take(() => crypto?.getRandomValues(bytes)),
+    /** Whether the browser accepted the beacon. */
+    sendBeacon: (url: string, body: string) => take(() => navigator?.sendBeacon?.(url, body)) === true,
+    /** Fills the bytes if there is a working cryptographic source. */
+    randomBytes: (bytes: Uint8Array) => void take(() => crypto?.getRandomValues(bytes)),
     warn: warnIn(window),
     now: createNow(window),
-    setTimer(ms, callback) {
+    setTimer(ms: number, callback: () => void): () => void {
       const timer = setTimeout.call(window, () => take(callback), ms);
       return () => clearTimeout.call(window, timer);
     },
+    /** Whether a request can outlive its page. */
     hasKeepalive: take(() => 'keepalive' in (window.Request?.prototype ?? {})) === true,
     newAbort: () => take(() => AbortController && new AbortController()),
-    fetch: fetch && ((url, options) => fetch.call(window, url, options)),
-    on(target, type, listener) {
+    /** May throw or reject; undefined if there is none. */
+    fetch: fetch && ((url: string, options: object) => fetch.call(window, url, options)),
+    on(target: 'document' | 'window', type: string, listener: (event: PageEvent) => void): void {
       take(() => {
         const from = target === 'window' ? window : document;
         (listen ?? from?.addEventListener)?.call(from, type, listener);
