@@ -35,7 +35,14 @@ const settings = [
   'deploy/build.mjs',
   'deploy/bundle-programs.mjs',
 ];
-const ofConsole = ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'];
+const ofConsole = [
+  '--format=esm',
+  '--target=es2022',
+  '--jsx=automatic',
+  '--jsx-import-source=preact',
+  // The build of the parser of lists that contains for browsers what Node already has.
+  '--alias:csv-parse/sync=csv-parse/browser/esm/sync',
+];
 /** Files that are each bundled from an entry and everything that it imports. */
 const bundles = [
   // The client library for pages.
@@ -43,13 +50,6 @@ const bundles = [
     entry: 'src/libraries/client/web/script.ts',
     file: 'sdk.js',
     options: ['--format=iife', '--target=es2020'],
-  },
-  // The reader of lists, which a few pages of the console load.
-  {
-    entry: 'src/parsing/csv/user-list.ts',
-    file: 'src/console/user-lists.js',
-    // The build of the parser that contains for browsers what Node already has.
-    options: ['--format=esm', '--target=es2022', '--alias:csv-parse/sync=csv-parse/browser/esm/sync'],
   },
   { entry: 'src/console/demo/demo.tsx', file: 'src/console/demo/demo.js', options: ofConsole },
 ];

@@ -3,14 +3,19 @@
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
-import type { ListChoices, UserKind, UserList } from '../../parsing/csv/user-list.js';
+import {
+  type ListChoices,
+  readListFile,
+  readUserList,
+  type UserKind,
+  type UserList,
+} from '../../parsing/csv/user-list.js';
 import { type Account, ApiError, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
 import { ActionButton } from './form.js';
-import { type ListReader, useListReader } from './list-reader.js';
 import { amountText, Problem } from './parts.js';
 import { RowsByTable } from './rows-by-table.js';
 import { Table } from './table.js';
@@ -32,14 +37,9 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   // Choices made for one list do not apply to another.
   const ofChoices = `${kind.value} ${/^[^\r\n]*/.exec(text.value)?.[0]}`;
   const choices: ListChoices = chosen.value.of === ofChoices ? chosen.value : {};
-  const { reader, fault } = useListReader();
   const list = useMemo(
-    () =>
-      reader?.readUserList(text.value, kind.value, choices) ?? {
-        ...unread,
-        ...(fault !== undefined && { fault }),
-      },
-    [reader, fault, text.value, kind.value, chosen.value],
+    () => readUserList(text.value, kind.value, choices),
+    [text.value, kind.value, chosen.value],
   );
   const name = JSON.stringify([kind.value, list.separator, list.column, list.isHeading, text.value]);
   const all = list.users.length;
@@ -57,7 +57,6 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     return from === all;
   };
   return {
-    reader,
     /** A changed list has another name. */
     name,
     text,
@@ -73,9 +72,6 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     send,
   };
 }
-
-/** Stands for the list while the code that reads lists is being loaded. */
-const unread: UserList = { users: [], repeated: 0, bad: [], first: [], separator: 'none' };
 
 type ListOfUsers = ReturnType<typeof useListOfUsers>;
 
@@ -100,7 +96,7 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
         hint="Or CSV. A first line with identity, email, user_id or anonymous_id says which column it is; else you are asked."
         required
       />
-      {of.reader !== undefined && <ListFile reader={of.reader} setText={text.set} />}
+      <ListFile setText={text.set} />
       {text.value.trim() !== '' && <ReadAs of={of} />}
       <p class="preview" role="status">
         {list.question === 'column' && 'No users yet: choose the column that has them.'}
@@ -120,14 +116,13 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
 }
 
 /** The field for a file. It is read as UTF-8 unless a byte order mark or the person says otherwise. */
-function ListFile(props: { readonly reader: ListReader; readonly setText: (text: string) => void }) {
-  const { reader, setText } = props;
+function ListFile({ setText }: { readonly setText: (text: string) => void }) {
   const [unread, setUnread] = useState<{ file: File; fault: string; mayBeWindows1252: boolean } | undefined>(
     undefined,
   );
   const read = async (file: File | undefined, encoding?: 'windows-1252') => {
     if (file === undefined) return;
-    const found = reader.readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
+    const found = readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
     // The previous list must not be taken for this file.
     setText('text' in found ? found.text : '');
     setUnread('text' in found ? undefined : { file, ...found });

@@ -76,7 +76,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
     },
     ...builtRoutes(
       built,
-      ['console.js', ...partsOf(built), 'styles/console.css', 'styles/docs.css', 'user-lists.js', 'sign.svg'],
+      ['console.js', ...partsOf(built), 'styles/console.css', 'styles/docs.css', 'sign.svg'],
       log,
     ),
     referenceRoute(readFileSync(join(built, 'reference/reference.html'), 'utf8')),
