@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { CDPSession, Page } from 'playwright-core';
-import { snippet } from '../../src/libraries/client/web/snippet.js';
 import { withoutBrowser } from '../harness/browser.js';
 import { until } from '../harness/wait.js';
 import { clientRig, type PageOptions } from '../support/client-page.js';
@@ -158,17 +157,6 @@ describe('in a hostile page', { skip: withoutBrowser(), concurrency: 2 }, () => 
         let kept; Object.defineProperty(Object.prototype, name, Object.assign(Object.create(null),
           { configurable: true, get() { return kept }, set(value) { kept = value } })) }</script>`;
       await assertServed(await open({ appId, head, pageViews: true }), appId);
-    });
-
-    test('that requires trusted types: it works with the snippet', async (t) => {
-      const appId = rig.newAppId(t);
-      const origin = rig.front.url;
-      const script = snippet({ appId, baseUrl: origin, intervalMs: 100 });
-      const html = `<title>Shop</title>${trap.replace('<script>', '<script nonce="n0">')}<script nonce="n0">${script}</script>`;
-      const policy = `default-src 'none'; script-src 'nonce-n0' ${origin}; connect-src ${origin};
-        require-trusted-types-for 'script'; trusted-types sluice`.replace(/\s+/g, ' ');
-      const hostile = await open({ appId, html, headers: { 'content-security-policy': policy } });
-      await assertServed(hostile, appId);
     });
   });
 });

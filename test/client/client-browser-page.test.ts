@@ -170,26 +170,6 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.deepEqual(faults, []);
     });
 
-    test('a strict Content Security Policy need only allow the script and its address', async (t) => {
-      const appId = rig.newAppId(t);
-      const origin = rig.front.url;
-      const policy = `default-src 'none'; script-src ${origin}; connect-src ${origin}; require-trusted-types-for 'script'`;
-      const page = await rig.open({
-        appId,
-        html: `<script src="${origin}/sdk.js"></script>`,
-        headers: { 'content-security-policy': policy },
-        wait: false,
-      });
-      const faults = faultsOf(page);
-      await page.evaluate(
-        `sluice.load('${appId}', { baseUrl: '${origin}', intervalMs: 100 }); sluice.track('E')`,
-      );
-      await rig.stored(appId, 2);
-      await page.evaluate(`sluice.track('Leaving'); location.href = 'about:blank'`);
-      assert.deepEqual(namesOf(await rig.stored(appId, 3)).sort(), ['E', 'Leaving', 'Page View']);
-      assert.deepEqual(faults, []);
-    });
-
     // The policies are those that the page for web developers documents.
     const policies = [
       ...readFileSync(new URL('../../../src/libraries/client/README.md', import.meta.url), 'utf8').matchAll(

@@ -174,20 +174,6 @@ describe('a storage', () => {
     await browser.clock.advance(10_000);
     assert.deepEqual(browser.server.events(), []);
   });
-
-  test('that silently stores nothing counts as denied', async () => {
-    const browser = createTestBrowser('first');
-    const page = openPage(browser, { localStorage: 'silent' });
-    page.sluice.identify('ada@example.com');
-    page.sluice.track('Event');
-    browser.server.answerWith = () => failure(500);
-    await browser.clock.advance(3_000);
-    browser.server.answerWith = () => undefined;
-    await browser.clock.advance(60_000);
-    assert.deepEqual(browser.server.events(), ['Event']);
-    assert.equal(page.warnings.length, 1);
-    assert.match(page.warnings[0] ?? '', /^Sluice: localStorage is full or denied/);
-  });
 });
 
 describe('a page that replaces functions of the browser', () => {

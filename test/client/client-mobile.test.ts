@@ -214,14 +214,6 @@ describe('Android', () => {
       [{ age: 36 }, { plan: 'paid', seats: 4 }],
     );
   });
-
-  test('works without a context, in memory, and says so', async () => {
-    const { sluice, run } = openAndroid();
-    sluice.init(undefined as never, '1');
-    sluice.track('e');
-    await settle();
-    assert.match(run.warnings.join(), /no storage was given/);
-  });
 });
 
 describe('changeInterval of iOS', () => {
@@ -632,6 +624,7 @@ describe('a surface', () => {
           sluice.track('last');
           await phone.clock.advance(intervalMs);
           assert.equal(phone.server.events().at(-1), 'last');
+          assert.ok(!run.warnings.some((line) => /inside the library|cannot be read\.$/.test(line)));
           for (const { request } of phone.server.received) {
             const sentMs = Date.parse(request.sent_at);
             const ignored = noIgnoredFields();
@@ -658,39 +651,6 @@ describe('a surface', () => {
       ),
       { numRuns: 500 },
     );
-  });
-
-  test('identifies nobody by properties that the app adds to every object', async () => {
-    const { phone, sluice } = openReactNative();
-    const polluted = { identity: 'everybody', pairing: 'x', event: 'y', ended: 'z' };
-    for (const [name, value] of Object.entries(polluted)) {
-      Object.defineProperty(Object.prototype, name, {
-        value,
-        configurable: true,
-        enumerable: true,
-        writable: true,
-      });
-    }
-    try {
-      sluice.setAppId('1');
-      sluice.track('a', { own: 1 });
-      await phone.clock.advance(intervalMs);
-      assert.equal(sluice.identity, undefined);
-      assert.deepEqual(Object.keys(eventNamed(phone, 'a').properties), ['own']);
-    } finally {
-      for (const name of Object.keys(polluted)) Reflect.deleteProperty(Object.prototype, name);
-    }
-    assert.deepEqual(
-      phone.server.received.map(({ request }) => [
-        Object.hasOwn(request, 'pairing'),
-        request.messages.map((message) => Object.hasOwn(message, 'identity')),
-      ]),
-      [[false, [false]]],
-    );
-    const next = openReactNative(phone).sluice;
-    next.setAppId('1');
-    await settle();
-    assert.equal(next.identity, undefined, 'nor was it stored');
   });
 
   test('survives adapters that throw, each with a warning', async () => {

@@ -25,9 +25,9 @@ type Page = TestWindow & {
 const usualSnippet = snippet({ appId: '1', baseUrl, pageViews: false });
 
 /** A page of a new browser in which scripts run, after it has run this one. */
-function open(code = '', more: Record<string, unknown> = {}): { browser: TestBrowser; page: Page } {
+function open(code = ''): { browser: TestBrowser; page: Page } {
   const browser = createTestBrowser();
-  const win = browser.open({ more }) as Page;
+  const win = browser.open() as Page;
   const scripts: Page['scripts'] = [];
   Object.assign(win.document as object, {
     createElement: () => ({}),
@@ -216,19 +216,6 @@ test('calls that the snippet has no room for are counted as given up', () => {
   assert.match(page.warnings.join(), /dropped 5 messages/);
 });
 
-test('the snippet loads the script by a policy if the page requires trusted types', () => {
-  const policies: string[] = [];
-  const trustedTypes = {
-    createPolicy(name: string, rules: { createScriptURL(url: string): string }) {
-      policies.push(name);
-      return { createScriptURL: (url: string) => ({ trusted: rules.createScriptURL(url) }) };
-    },
-  };
-  const { page } = open(snippet({ appId: '1', baseUrl }), { trustedTypes });
-  assert.deepEqual(policies, ['sluice']);
-  assert.deepEqual(page.scripts[0]?.src, { trusted: `${baseUrl}/sdk.js` });
-});
-
 test('calls that no snippet makes are skipped', async () => {
   const { browser, page } = open(`window.sluice = { calls: [
     ['load', ['1', { baseUrl: '${baseUrl}', pageViews: false }], 'yesterday'], null, 5, ['constructor', []],
@@ -267,18 +254,6 @@ test('nothing in the snippet’s options can end the script element', () => {
   assert.doesNotMatch(code, /<[/!a-z]|[>\u2028]/i);
   const { page } = open(code);
   assert.equal(page.scripts[0]?.src, '\u2028&');
-});
-
-test('the package exports the library for bundlers, and importing it on a server does nothing', async () => {
-  const name = 'sluice/client';
-  const { sluice, snippet: exported } = await import(name);
-  assert.equal(typeof exported, 'function');
-  sluice.load('1', { baseUrl });
-  sluice.track('Event');
-  assert.equal(sluice.userId, undefined);
-  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  for (const path of Object.values(exports['./client']))
-    assert.ok(existsSync(join(root, String(path))), String(path));
 });
 
 test('a second snippet changes nothing: the page records for the environment of the first', async () => {

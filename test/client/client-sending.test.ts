@@ -83,29 +83,6 @@ test('user properties that may have arrived no longer change', async () => {
   );
 });
 
-test('user properties wait behind earlier ones of their user that are limited or may not have arrived', async () => {
-  const { clock, server, start } = createWorld();
-  const page = start({
-    transport: {
-      send: () => ({ answer: new Promise(() => {}), outlivesPage: false }),
-      sendAtExit: () => new Promise(() => {}),
-    },
-  });
-  page.client.addUserProperties({ plan: 'old' });
-  page.hide();
-  page.crash();
-  const later = start();
-  later.client.addUserProperties({ plan: 'new' });
-  later.client.track('Event');
-  await clock.advance(3_000);
-  assert.deepEqual(server.events(), ['Event']);
-  await clock.advance(clientLimits.exitHoldMs);
-  assert.deepEqual(
-    server.stored.flatMap((message) => (message.type === 'user_properties' ? [message.properties.plan] : [])),
-    ['old', 'new'],
-  );
-});
-
 test('the queue is bounded: the oldest messages are dropped first and counted', async () => {
   const world = started();
   const { client, clock, server } = world;

@@ -217,21 +217,6 @@ test('a batch that outlives its page is not sent again', async () => {
   assert.deepEqual(world.server.events(), ['Event'], 'and the next page asks soon');
 });
 
-test('tabs share one user and one queue, and a message is sent by one of them', async () => {
-  const world = started();
-  const other = world.start();
-  assert.equal(other.client.userId, world.client.userId);
-  for (let i = 0; i < 20; i++) (i % 2 === 0 ? world : other).client.track(`e${i}`);
-  await world.clock.advance(60_000);
-  assert.equal(world.server.stored.length, 20);
-  assert.equal(world.server.received.flatMap(({ request }) => request.messages).length, 20);
-  other.client.identify('ada@example.com');
-  assert.equal(world.client.identity, 'ada@example.com');
-  world.client.resetIdentity();
-  assert.equal(other.client.identity, undefined);
-  assert.equal(other.client.userId, world.client.userId);
-});
-
 test('when a visitor switches tabs, no message is sent by both', async () => {
   const world = createWorld();
   const late = createLateStorage(world.clock, () => 20);
@@ -262,22 +247,6 @@ test('another tab sends the messages that a crashed tab leaves', async () => {
   assert.deepEqual(other.warnings, []);
 });
 
-test('another tab sends what a crashed tab was sending, and no tab does so before the crash', async () => {
-  const world = createWorld();
-  const stuck = world.start({
-    transport: { send: () => ({ answer: new Promise(() => {}), outlivesPage: false }) },
-  });
-  stuck.client.track('Event');
-  await world.clock.advance(3_000);
-  const other = world.start();
-  stuck.crash();
-  other.client.track('Other');
-  await world.clock.advance(clientLimits.requestMsMin);
-  assert.deepEqual(world.server.events(), ['Other']);
-  await world.clock.advance(clientLimits.holdMsMax);
-  assert.deepEqual(world.server.events(), ['Other', 'Event']);
-});
-
 /** A world in which a page has gone in the middle of a request that outlives it and has no answer yet. */
 async function leftInTheMiddle(record: (page: TestPage) => void): Promise<{ world: World; page: TestPage }> {
   const world = createWorld();
@@ -300,21 +269,6 @@ test('a page whose predecessor left in the middle of a request waits for that, b
   assert.deepEqual(world.server.events(), ['Event']);
 });
 
-test('nothing of a user overtakes an identification that is under way', async () => {
-  const { world, page } = await leftInTheMiddle(({ client }) => client.identify('ada@example.com'));
-  const other = world.start();
-  other.client.track('Later');
-  other.client.addUserProperties({ plan: 'pro' });
-  await world.clock.advance(5_000);
-  assert.equal(world.server.received.length, 0);
-  page.crash();
-  await world.clock.advance(clientLimits.holdMsMax);
-  assert.deepEqual(
-    world.server.stored.map(({ type }) => type),
-    ['identify', 'event', 'user_properties'],
-  );
-});
-
 test('a clock that is set back does not prolong what another tab was sending', async () => {
   const { world, page } = await leftInTheMiddle(({ client }) => client.track('Event'));
   page.crash();
@@ -322,14 +276,6 @@ test('a clock that is set back does not prolong what another tab was sending', a
   world.start();
   await world.clock.advance(3_000);
   assert.deepEqual(world.server.events(), ['Event']);
-});
-
-test('a tab’s bound includes what other tabs put into the queue', () => {
-  const world = started();
-  const other = world.start();
-  for (let i = 0; i < clientLimits.queueMessagesMax; i++) world.client.track(`a${i}`);
-  for (let i = 0; i < 200; i++) other.client.track(`b${i}`);
-  assert.ok(waiting(world).length <= clientLimits.queueMessagesMax + 50, `${waiting(world).length}`);
 });
 
 test('a tab that is opted out by default, where nobody has chosen, leaves others’ messages alone', async () => {

@@ -10,19 +10,6 @@ import { createTestBrowser, type WindowOptions } from '../support/client-browser
 import { failure, settle } from '../support/client-world.js';
 import { begin, events, names, openPage, visit } from '../support/web-page.js';
 
-test('batches are texts without credentials or headers of their own, so that browsers send no preflight', async () => {
-  const { browser, page } = visit();
-  page.sluice.track('Event');
-  await browser.clock.advance(3_000);
-  const [request] = page.fetched;
-  assert.equal(request?.url, 'https://events.example/api/collect');
-  assert.equal(request?.options.method, 'POST');
-  assert.equal(typeof request?.options.body, 'string');
-  assert.equal(request?.options.credentials, 'omit');
-  assert.equal('headers' in (request?.options ?? {}), false);
-  assert.equal(request?.keepalive, true, 'a small one outlives the page');
-});
-
 test('a batch without an answer is given up after the time-out and sent again', async () => {
   const browser = createTestBrowser();
   const options: WindowOptions & { fetch?: 'never' | 'throws' | 'absent' } = { fetch: 'never' };
@@ -36,14 +23,6 @@ test('a batch without an answer is given up after the time-out and sent again', 
   await browser.clock.advance(2_000);
   assert.equal(page.fetched.length, 2);
   assert.deepEqual(names(browser), ['Event']);
-});
-
-test('after a batch without an answer in time the client sends half of it', async () => {
-  const { browser, page } = visit({ fetch: 'never' });
-  for (let n = 0; n < 60; n++) page.sluice.track(`e${n}`, { text: 'x'.repeat(900) });
-  await browser.clock.advance(4_000 + 2 * requestMs(64 * 1024));
-  const sizes = page.fetched.map(({ options }) => String(options.body).length);
-  assert.ok(sizes.length >= 2 && (sizes[1] ?? 0) < 0.6 * (sizes[0] ?? 0), `${sizes}`);
 });
 
 test('a fetch that throws, is absent or is blocked breaks nothing; the messages wait', async () => {

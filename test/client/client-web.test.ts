@@ -196,18 +196,6 @@ test('beforeSend that opts out records nothing more, and is not asked while the 
   assert.deepEqual([names(browser), asked], [[], 1]);
 });
 
-test('the texts of a page view are cut to the length of a property', async () => {
-  const browser = createTestBrowser();
-  openPage(
-    browser,
-    { url: `https://shop.example/${'x'.repeat(3000)}`, title: '😀'.repeat(2000) },
-    { pageViews: true },
-  );
-  await browser.clock.advance(3_000);
-  assert.equal(String(events(browser)[0]?.properties.url).length, 1023);
-  assert.equal([...String(events(browser)[0]?.properties.title)].length, 1023);
-});
-
 test('if a page has frozen its history, only the page views of that history are missing', async () => {
   for (const prerendering of [false, true]) {
     const browser = createTestBrowser();
@@ -384,20 +372,6 @@ test('an address that the page replaces, or navigates to, is a page view, and so
   );
 });
 
-test('user, session, identity and global event properties continue over page loads and tabs', async () => {
-  const browser = createTestBrowser();
-  const first = openPage(browser);
-  first.sluice.identify('ada@example.com');
-  first.sluice.addEventProperties({ plan: 'pro' });
-  const second = openPage(browser);
-  assert.equal(second.sluice.userId, first.sluice.userId);
-  assert.equal(second.sluice.identity, 'ada@example.com');
-  second.sluice.track('Event');
-  await browser.clock.advance(3_000);
-  assert.deepEqual(events(browser)[0]?.properties, { plan: 'pro' });
-  assert.equal(new Set(browser.server.stored.map(({ session_id }) => session_id)).size, 1);
-});
-
 test('load refuses bad arguments with a warning, and later accepts the right ones', async () => {
   const browser = createTestBrowser();
   const win = browser.open();
@@ -416,9 +390,14 @@ test('load refuses bad arguments with a warning, and later accepts the right one
     [1, { baseUrl }],
     ['1', throwing],
     ['1', 'https://events.example'],
+    ['', { baseUrl }],
+    ['\udc00', { baseUrl }],
+    ['1', { baseUrl: 'events.example' }],
+    ['1', { baseUrl: 'javascript:alert(1)' }],
+    ['1', { baseUrl: 'https://a b' }],
   ])
     load(...args);
-  assert.equal(win.warnings.length, 7);
+  assert.equal(win.warnings.length, 12);
   sluice.track('Event');
   load('1', {
     baseUrl: `${baseUrl}//`,

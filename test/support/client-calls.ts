@@ -68,6 +68,9 @@ export function names(): void {
   type Ids = 'userId' | 'identity';
   holds<Exactly<keyof typeof web, Common | Ids | 'load' | 'flush' | 'droppedCount'>>();
   holds<Exactly<keyof typeof reactNative, Common | Ids | 'configure' | 'setAppId'>>();
+  // These take what the web's take.
+  holds<Exactly<Pick<typeof reactNative, Common>, Pick<typeof web, Common>>>();
+  holds<Exactly<Pick<typeof ios, Common>, Pick<typeof web, Common>>>();
   holds<
     Exactly<keyof typeof ios, Common | Pairing | 'configure' | 'setAppId' | 'userId' | 'changeInterval'>
   >();
@@ -118,6 +121,8 @@ export function javaScript(): void {
   web.track('e', 'properties');
   // @ts-expect-error null stands for no map on Android only
   web.track('e', null);
+  // @ts-expect-error only Android has maps
+  web.track('e', new Map([['a', 'b']]));
   // @ts-expect-error properties of unknown values
   web.track('e', anything as Record<string, unknown>);
   // @ts-expect-error there is no third argument
@@ -137,7 +142,7 @@ export function javaScript(): void {
   web.addUserProperties({ paid: true });
   // @ts-expect-error the properties are missing
   web.addEventProperties();
-  web.addEventProperties({ paid: false });
+  web.addEventProperties({ paid: false, none: null });
   // @ts-expect-error a key is a string
   web.removeEventProperty(5);
   // @ts-expect-error one key, not a list
@@ -158,16 +163,6 @@ export function onReactNative(): void {
   reactNative.configure({ baseUrl, fetch: async (url, { body }) => fetchOfPlatform(url, { body }) });
   reactNative.configure({ baseUrl, storage, screenViews: false, optedOut: true });
   reactNative.setAppId('1');
-  reactNative.track('Order Completed');
-  reactNative.track('Order Completed', { amount: 12.5, currency: 'EUR' });
-  reactNative.identify('ada@example.com');
-  reactNative.resetIdentity();
-  reactNative.addUserProperties({ age: 36 });
-  reactNative.addEventProperties({ plan: 'free' });
-  reactNative.removeEventProperty('plan');
-  reactNative.clearEventProperties();
-  reactNative.optOut();
-  reactNative.optIn();
   holds<Exactly<typeof reactNative.userId, string | undefined>>();
   holds<Exactly<typeof reactNative.identity, string | undefined>>();
 
@@ -183,19 +178,6 @@ export function onReactNative(): void {
   reactNative.setAppId();
   // @ts-expect-error options go to configure
   reactNative.setAppId('1', { baseUrl });
-  // @ts-expect-error a name is a string
-  reactNative.track(5);
-  reactNative.track('e', { done: true });
-  // @ts-expect-error null stands for no map on Android only
-  reactNative.track('e', null);
-  // @ts-expect-error only Android has maps
-  reactNative.track('e', new Map([['a', 'b']]));
-  // @ts-expect-error nobody is identified by null
-  reactNative.identify(null);
-  reactNative.addUserProperties({ paid: true });
-  reactNative.addEventProperties({ none: null });
-  // @ts-expect-error a key is a string
-  reactNative.removeEventProperty(5);
   // @ts-expect-error the current user is not set by hand
   reactNative.userId = text;
 }
@@ -203,14 +185,6 @@ export function onReactNative(): void {
 export function onIos(): void {
   ios.configure({ baseUrl, storage, onShake: (listener) => listener() });
   ios.setAppId('1');
-  ios.track('Order Completed');
-  ios.track('Order Completed', { amount: 12.5, currency: 'EUR' });
-  ios.identify('ada@example.com');
-  ios.resetIdentity();
-  ios.addUserProperties({ age: 36 });
-  ios.addEventProperties({ plan: 'free' });
-  ios.removeEventProperty('plan');
-  ios.clearEventProperties();
   ios.changeInterval(0.5);
   ios.startEVPairing();
   ios.stopEVPairing();
@@ -221,17 +195,6 @@ export function onIos(): void {
   ios.configure({});
   // @ts-expect-error an app_id is a string
   ios.setAppId(1);
-  // @ts-expect-error a name is a string
-  ios.track(5);
-  ios.track('e', { done: true });
-  // @ts-expect-error null stands for no map on Android only
-  ios.track('e', null);
-  // @ts-expect-error nobody is identified by null
-  ios.identify(null);
-  ios.addUserProperties({ paid: true });
-  ios.addEventProperties({ paid: true });
-  // @ts-expect-error a key is a string
-  ios.removeEventProperty(5);
   // @ts-expect-error seconds are a number
   ios.changeInterval('5');
   // @ts-expect-error the seconds are missing
