@@ -784,13 +784,30 @@ describe('the console', { skip }, () => {
     ['wide and dark', 1280, 'dark'],
     ['narrow and light', 360, 'light'],
   ] as const)
-    test(`axe finds nothing on pages with data, ${look}, in dialogs, and on the pages beside the console`, async () => {
+    test(`axe finds nothing on any page, ${look}, in dialogs, and on the pages beside the console, and no page or table scrolls sideways`, async () => {
       const page = await newPage();
       await enter(page, sluice, `axe-${width}@example.com`, 'operator');
       await page.getByLabel('Account', { exact: true }).selectOption(account.accountId);
       await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
-      const check = (what: string) => checkReadable(page, `${what} at ${width}`);
+      const check = async (what: string) => {
+        await checkReadable(page, `${what} at ${width}`);
+        if (width > 600) return;
+        const tables = "Array.from(document.querySelectorAll('.scroll'))";
+        const wide = `${tables}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)`;
+        assert.deepEqual(await page.evaluate(wide), [], `tables on ${what} scroll`);
+      };
+      const links = page.getByRole('navigation').getByRole('link');
+      assert.ok((await links.count()) >= 10);
+      for (const link of await links.all()) {
+        const name = String(await link.textContent());
+        await link.click();
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.locator('main').getByText('Loading…').first().waitFor({ state: 'detached' });
+        await check(name);
+        const { x = -1, width: linkWidth = 0 } = (await link.boundingBox()) ?? {};
+        assert.ok(x >= 0 && x + linkWidth <= width, `the link ${name} is in sight`);
+      }
       await openPage(page, 'Data quality');
       const names = page.getByRole('table', { name: 'Event names' });
       await names.getByRole('row').nth(1).waitFor();

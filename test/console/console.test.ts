@@ -581,38 +581,6 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  for (const [look, width, colorScheme] of [
-    ['wide and light', 1280, 'light'],
-    ['narrow and dark', 360, 'dark'],
-  ] as const)
-    test(`axe finds nothing on any page, ${look}, and neither pages nor tables scroll sideways`, async () => {
-      const page = await newPage();
-      await enter(page, sluice, `axe-${width}@example.com`, 'operator');
-      const links = await page.getByRole('navigation').getByRole('link').allTextContents();
-      assert.ok(links.length >= 2);
-      await page.setViewportSize({ width, height: 800 });
-      await page.emulateMedia({ colorScheme });
-      for (const name of links) {
-        await openPage(page, name);
-        await page.getByRole('heading', { level: 1 }).waitFor();
-        await page.locator('main').getByText('Loading…').first().waitFor({ state: 'detached' });
-        await checkReadable(page, `${name} at ${width}`);
-        if (width > 600) continue;
-        const tables = "Array.from(document.querySelectorAll('.scroll'))";
-        const wide = `${tables}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)`;
-        assert.deepEqual(await page.evaluate(wide), [], `tables on ${name} scroll`);
-        const link = await page
-          .getByRole('navigation')
-          .getByRole('link', { name, exact: true })
-          .boundingBox();
-        assert.ok(
-          link !== null && link.x >= 0 && link.x + link.width <= width,
-          `the link ${name} is in sight`,
-        );
-      }
-      assert.deepEqual(faults, []);
-    });
-
   test('draws the reference of the API with the account’s app_id, in a frame without an origin that axe and the keyboard go through', async () => {
     const page = await newPage();
     await page.setViewportSize({ width: 360, height: 800 });

@@ -151,22 +151,6 @@ describe('the page', { skip }, () => {
     for (const url of requests) assert.ok(url.replace(/^ws/, 'http').startsWith(admin.adminUrl), url);
   });
 
-  test('two pages show one device', async () => {
-    const [first, second] = [await openPage(), await openPage({ colorScheme: 'dark' })];
-    const { pairing, code } = await beginPairing(device.baseUrl, sluice.appId);
-    for (const page of [first, second]) {
-      await page.fill('#token', sluice.adminToken);
-      await page.fill('#code', code);
-      await page.getByRole('button', { name: 'Show events' }).click();
-      await status(page, 'waiting for events');
-    }
-    await send([event('both')], pairing);
-    for (const page of [first, second]) await rows(page).first().waitFor();
-    await first.getByRole('button', { name: 'End pairing' }).click();
-    for (const page of [first, second]) await status(page, 'Pairing ended');
-    assert.match(String(await second.locator('.problem.soft').textContent()), /ended on a page/);
-  });
-
   test('pauses, continues and clears', async () => {
     const page = await openPage();
     const pairing = await pair(page);
@@ -314,19 +298,10 @@ describe('the page', { skip }, () => {
     assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
   });
 
-  test('runs only its own scripts, and cannot be framed', async () => {
+  test('cannot be framed, and is on the port of the administration only', async () => {
     const reply = await fetch(`${admin.adminUrl}/visualizer`);
     const policy = String(reply.headers.get('content-security-policy'));
-    for (const directive of [
-      "default-src 'none'",
-      "script-src 'self'",
-      "style-src 'self'",
-      "connect-src 'self'",
-      "frame-ancestors 'none'",
-      "require-trusted-types-for 'script'",
-    ]) {
-      assert.ok(policy.includes(directive), `${directive} in ${policy}`);
-    }
+    assert.ok(policy.includes("frame-ancestors 'none'"), policy);
     assert.doesNotMatch(policy, /unsafe|\*/);
     assert.equal(reply.headers.get('x-content-type-options'), 'nosniff');
     assert.equal(reply.headers.get('cache-control'), 'no-store');
