@@ -4,6 +4,7 @@
 import { type Options, parse as parseCsv } from 'csv-parse';
 import { imports } from '../contract/limits.js';
 import { declaredSeparator, mostFrequent, separatorsIn } from '../parsing/csv/separator.js';
+import { setField } from './fields.js';
 import { type Input, textIn } from './inputs.js';
 import { ImportError } from './options.js';
 import {
@@ -16,11 +17,7 @@ import {
   unreadable,
 } from './row.js';
 
-type CsvRecord = {
-  readonly record: Record<string, string>;
-  readonly info: { readonly lines: number };
-  readonly raw: string;
-};
+type CsvRecord = { readonly record: readonly string[]; readonly raw: string };
 type CsvFault = Error & {
   readonly code?: string;
   readonly lines?: number;
@@ -72,9 +69,9 @@ function createReader(
 ) {
   const rows: Row[] = [];
   const missing = options.nullText ?? (options.isMysql ? '\\N' : undefined);
-  let header: readonly string[] = [];
-  /** The names given to columns that have none, if there are several. */
-  let unnamed: readonly string[] = [];
+  let header: readonly string[] | undefined;
+  /** Whether several columns have no name. */
+  let areSomeUnnamed = false;
   /** The line on which the previous row ended. */
   let lastLine = 0;
   const add = (row: Row) => {
@@ -84,55 +81,61 @@ function createReader(
   const settings: Options = {
     bom: true,
     ...delimiters,
-    info: true,
     raw: true,
     ...(options.isMysql ? mysql : {}),
     relax_quotes: true,
     max_record_size: imports.rowCharactersMax,
     skip_empty_lines: true,
-    columns: (names: string[]) => {
-      header = names;
-      assertColumns(input, options, names);
-      if (names.filter((name) => name === '').length < 2) return names;
-      const named = names.map((name, at) => (name === '' ? `\0${at}` : name));
-      unnamed = named.filter((name) => name.startsWith('\0'));
-      return named;
-    },
     skip_records_with_error: true,
     on_skip: (error, raw) => {
       const { code, lines = 0, record } = (error ?? {}) as CsvFault;
       const place = lines + linesBefore;
-      if (code !== 'CSV_RECORD_INCONSISTENT_COLUMNS')
+      if (code !== 'CSV_RECORD_INCONSISTENT_FIELDS_LENGTH')
         throw faultOf(input, code, Math.max(lastLine, linesBefore) + 1) ?? error;
-      const fault = `has ${record?.length} fields, but the header has ${header.length}`;
+      const fault = `has ${record?.length} fields, but the header has ${header?.length}`;
       add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(lineEnds, '') });
     },
-    // Takes each row here and leaves none to the stream, whose reader would not notice rows that are skipped.
-    on_record: (taken) => {
-      const { record, info, raw } = taken as unknown as CsvRecord;
-      const isNamed = unnamed.every((name) => record[name] === '') || !options.takesRest;
-      for (const name of unnamed) delete record[name];
-      if (missing !== undefined && raw.includes(missing))
-        for (const name in record) if (record[name] === missing) record[name] = '';
-      const fault = markedRow.test(raw)
-        ? 'begins with a byte order mark, as where files were joined'
-        : isNamed
-          ? raw.includes('\\')
-            ? databaseFault(record, options.isMysql === true)
-            : undefined
-          : 'has a value in a column without a name, of which there are several';
-      const place = info.lines + linesBefore;
-      if (fault === undefined) add({ place, value: record, ...plain });
-      else add({ place, value: undefined, ...plain, fault, text: raw.replace(lineEnds, '') });
-      return null;
-    },
+  };
+  const take = ({ record: cells, raw }: CsvRecord) => {
+    if (header === undefined) {
+      header = cells;
+      areSomeUnnamed = cells.filter((name) => name === '').length > 1;
+      assertColumns(input, options, cells);
+      return;
+    }
+    const record: Record<string, string> = {};
+    let isNamed = true;
+    for (const [at, name] of header.entries()) {
+      const cell = cells[at] as string;
+      if (name !== '' || !areSomeUnnamed) setField(record, name, cell === missing ? '' : cell);
+      else if (cell !== '' && options.takesRest) isNamed = false;
+    }
+    const fault = markedRow.test(raw)
+      ? 'begins with a byte order mark, as where files were joined'
+      : isNamed
+        ? raw.includes('\\')
+          ? databaseFault(record, options.isMysql === true)
+          : undefined
+        : 'has a value in a column without a name, of which there are several';
+    const place = parser.info.lines + linesBefore;
+    if (fault === undefined) add({ place, value: record, ...plain });
+    else add({ place, value: undefined, ...plain, fault, text: raw.replace(lineEnds, '') });
   };
   const parser = parseCsv(settings);
-  parser.resume();
   let failed: Error | undefined;
   parser.on('error', (error) => {
     failed ??= error;
   });
+  // Takes each row at once and leaves none to the stream, whose reader would not notice rows that are skipped. The library's own function
+  // for that describes each row, which takes longer than to parse it.
+  parser.push = (taken: CsvRecord | null) => {
+    try {
+      if (taken !== null && failed === undefined) take(taken);
+    } catch (error) {
+      failed = error as Error;
+    }
+    return true;
+  };
   const settled = (begin: (done: (error?: Error | null) => void) => void) =>
     new Promise<void>((resolve, reject) => {
       begin((error) => {
@@ -147,7 +150,7 @@ function createReader(
     end: () =>
       settled((done) => {
         parser.once('error', done);
-        parser.once('end', done);
+        parser.once('finish', done);
         parser.end();
       }),
   };
@@ -160,7 +163,7 @@ const mysql: Options = {
 };
 
 /** Why a row is not plain CSV. Read as plain CSV, a NULL would be text and, in a column of users, a name that many share. */
-function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | undefined {
+function databaseFault(record: Readonly<Record<string, string>>, isMysql: boolean): string | undefined {
   for (const column of Object.keys(record)) {
     const cell = record[column];
     if (cell === '\\N') return `has \\N in the column ${column}, as databases write NULL; add --null '\\N'`;
