@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { wouldMergeStrangers } from '../contract/identities.js';
-import { lengths, reservedEventPropertyKeys } from '../contract/limits.js';
+import { counts, lengths, reservedEventPropertyKeys, timestampAheadMsMax } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
 import type { EventInput, FieldsOf } from '../contract/records.js';
 import { userIdOfAnonymousId } from '../contract/user-id.js';
@@ -13,7 +13,6 @@ import { checkSegmentMessage } from '../ingest/segment-message.js';
 import { isoOf } from '../ingest/timestamp.js';
 import { setField } from './fields.js';
 import type { ImportOptions, Mapping } from './options.js';
-import { createPlainWriter } from './plain-rows.js';
 import type { Made } from './preset.js';
 import { createPreset } from './presets.js';
 import type { Row } from './row.js';
@@ -68,7 +67,7 @@ export function placeKey(
   return (place) => `import:${prefix}:${place}`;
 }
 
-/** Makes the mapper of one file. `isQuick`: plain rows are written at once; only a test does without. */
+/** Makes the mapper of one file. `isQuick`: plain events are not checked; only a test does without. */
 export function createMapper(
   { mapping, strict, allowedIdentities }: Pick<ImportOptions, 'mapping' | 'strict' | 'allowedIdentities'>,
   contentHash: string,
@@ -91,12 +90,11 @@ export function createMapper(
   const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
   const commas = new Map<string, number>();
   const ofComma = new Set(mapping.decimalComma);
-  const writePlain = createPlainWriter(mapping, used, [rejectColumns.key]);
+  /** An import may last until later times are valid. Those are checked. */
+  const latest = isoOf(Date.now() + timestampAheadMsMax);
 
   function map(row: Row): Mapped {
     if (row.value === undefined) return { fault: `The row ${row.fault}.` };
-    const plain = isQuick ? writePlain(row.value, keyOf(row.place)) : undefined;
-    if (plain !== undefined) return [plain];
     try {
       return mapWhole(row, row.value);
     } catch (error) {
@@ -114,7 +112,8 @@ export function createMapper(
       if ('code' in result) return { fault: result.message };
       const used = one.kind === 'event' ? one.event.idempotency_key : one.message.messageId;
       const isOwnKey = typeof used === 'string' && used !== key;
-      sent.push({ ...result, key: isOwnKey ? used : key, isOwnKey });
+      const { lane, json } = result;
+      sent.push({ lane, json, key: isOwnKey ? used : key, isOwnKey });
     }
     return sent;
   }
@@ -183,7 +182,9 @@ export function createMapper(
     }
     if (event.properties !== undefined) event.properties = simplified(event.properties as Fields);
     let value: unknown = event;
-    if (!strict && !isPlain(event)) {
+    if (isQuick && preset === undefined && !row.surrogates && isPlain(event, latest))
+      return { lane: 'events', json: JSON.stringify(event) };
+    if (!strict) {
       const mended = mendEvent(event, { note, longNumerals: row.longNumerals, flattenedBytesLeft: 1e6 });
       if ('code' in mended) return mended;
       value = mended.value;
@@ -245,15 +246,36 @@ function textOfTime(date: Date): string {
   return Number.isNaN(date.getTime()) ? String(date) : isoOf(date.getTime());
 }
 
-/** Whether mending would change nothing, which is the usual case. */
-function isPlain({ identity, user_id, timestamp, properties }: Fields): boolean {
-  if (typeof identity === 'number' || typeof user_id === 'number' || typeof timestamp === 'number')
-    return false;
-  if (typeof properties !== 'object' || properties === null) return false;
+/**
+ * Whether an event surely needs no mending and is accepted, as most are: mending and checking it would take 1 µs. `latest`: no timestamp may
+ * be later; they have the form of `isoOf`.
+ */
+function isPlain(event: Fields, latest: string): boolean {
+  const { timestamp = latest, session_id = 'none', idempotency_key: key, properties } = event;
+  const isInTime = typeof timestamp === 'string' && timestamp >= '1970' && timestamp <= latest;
+  return (
+    isInTime &&
+    event.user_id === undefined &&
+    isPlainText(event.event, lengths.eventMax) &&
+    isPlainText(event.identity, lengths.identityMax) &&
+    isPlainText(session_id, lengths.sessionIdMax) &&
+    isPlainText(key, lengths.idempotencyKeyMax) &&
+    arePlain(properties as Fields)
+  );
+}
+
+function isPlainText(value: unknown, lengthMax: number): boolean {
+  return typeof value === 'string' && value.length > 0 && value.length <= lengthMax;
+}
+
+function arePlain(properties: Fields): boolean {
+  let count = 0;
   for (const name in properties) {
-    const value = (properties as Fields)[name];
-    const isText = typeof value === 'string' && value.length <= lengths.propertyValueMax;
-    if ((!isText && typeof value !== 'number') || reservedEventPropertyKeys.has(name)) return false;
+    const value = properties[name];
+    const isValue = isPlainText(value, lengths.propertyValueMax) || Number.isFinite(value);
+    if (!isValue || !isPlainText(name, lengths.propertyKeyMax) || reservedEventPropertyKeys.has(name))
+      return false;
+    if (++count > counts.propertiesMax) return false;
   }
   return true;
 }
