@@ -141,6 +141,9 @@ export const receiptReads = {
   clickhouseMsMax: 5_000,
 } as const;
 
+/** How far apart a process takes fences: each ends the open segments of all accounts, which costs an insert for each shard and table. */
+export const fenceSpacingMs = 100;
+
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,
@@ -190,8 +193,6 @@ export const strayPreviewMsMin = 10 * 60_000;
 export const suppressionChanges = {
   /** Names and roots of names that one script looks at: 2 ms on a quiet machine. */
   workMax: 200,
-  /** How often a process makes changes binding for all shards. */
-  raiseEveryMs: 100,
   /** Changes that are kept for API processes. A process that has missed more reads everything again. */
   keptMax: 2_000,
   /** Changes that one command reads. */

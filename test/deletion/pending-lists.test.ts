@@ -16,10 +16,10 @@ import {
 import { type SubmitOptions, submitDeletion } from '../../src/privacy/deletion/submit.js';
 import { exportIdsOf, isComplete, listExports, readExport } from '../../src/privacy/export/request.js';
 import { submitExport } from '../../src/privacy/export/submit.js';
-import { registryKeys } from '../../src/redis/keys.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { exportEnds } from '../../src/tuning.js';
-import { epoch, loadShard } from '../support/shard.js';
+import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 import { startStore } from '../support/stores.js';
 
 const accountId = '7';
@@ -114,8 +114,7 @@ test('no command of Redis reads all pending requests', async () => {
 });
 
 test('a round writes its progress by a few scripts, of which each writes all of its requests or none', async () => {
-  const ids: string[] = [];
-  for (let n = 0; n < 200; n += 1) ids.push(await submit(`of a round ${n}`));
+  const ids = await Promise.all(Array.from({ length: 200 }, (_, n) => submit(`of a round ${n}`)));
   const scriptsRun = async () =>
     Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1]);
   const read = () => readDeletions(redis, ids);
@@ -138,7 +137,7 @@ test('a round writes its progress by a few scripts, of which each writes all of 
 });
 
 test('checking an export reads few of the deletions before it while they are pending, and none once they are over', async () => {
-  for (let n = 0; n < 250; n += 1) await submit(`before an export ${n}`);
+  await Promise.all(Array.from({ length: 250 }, (_, n) => submit(`before an export ${n}`)));
   const request = await submitExport(options, accountId, ['ieve']);
   assert.ok(typeof request === 'object');
   const id = request.user_export_id;
@@ -159,4 +158,23 @@ test('checking an export reads few of the deletions before it while they are pen
   const { earlierDeletions: _, ...left } = (await readExport(redis, id)) ?? { earlierDeletions: [] };
   assert.deepEqual(left, request);
   assert.ok((await redis.pttl(registryKeys.export(id))) > 0);
+});
+
+test('requests that come at once end the open segments of all accounts only a few times, and reach every earlier record', async () => {
+  const state = shardKeys.state(0);
+  const lastNumber = async () => BigInt((await redis.hget(state, 'last_number')) ?? 0);
+  const before = await redis.zcard(shardKeys.segments(0));
+  const asked: Promise<void>[] = [];
+  for (let n = 0; n < 50; n += 1) {
+    await commit(redis, [group([eventRecord('of anybody')])]);
+    const earlier = await lastNumber();
+    const reaches = async () => {
+      const request = await readDeletion(redis, await submit(`at once ${n}`));
+      assert.ok(BigInt(request?.fences[0] ?? 0) >= earlier);
+    };
+    asked.push(reaches());
+  }
+  await Promise.all(asked);
+  const segments = (await redis.zcard(shardKeys.segments(0))) - before;
+  assert.ok(segments <= 10, `${segments} segments`);
 });

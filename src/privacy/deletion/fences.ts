@@ -6,7 +6,8 @@ import { readOutstanding } from '../../redis/backlog.js';
 import type { Redis } from '../../redis/client.js';
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
-import { untilTrue } from '../../wait.js';
+import { fenceSpacingMs } from '../../tuning.js';
+import { sharing, untilTrue } from '../../wait.js';
 
 export type Fenced = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
@@ -25,8 +26,23 @@ export async function takeFence(
   return String(fence);
 }
 
-/** Takes the fences of all shards, by shard. Throws StateNotLoaded when a shard does not belong to the deployment. */
-export async function takeFences(fenced: Fenced): Promise<string[]> {
+/**
+ * Takes the fences of all shards, by shard. Throws StateNotLoaded when a shard does not belong to the deployment. Each fence ends the open
+ * segments of all accounts, and each segment costs an insert. So calls soon after one share the next fences, which are taken after all of
+ * them.
+ */
+export function takeFences(fenced: Fenced): Promise<readonly string[]> {
+  const { redis, epoch, shards } = fenced;
+  const of = `${epoch} ${shards}`;
+  const known = takers.get(redis);
+  const taker = known?.of === of ? known : { of, take: sharing(() => takeAll(fenced), fenceSpacingMs) };
+  takers.set(redis, taker);
+  return taker.take();
+}
+
+const takers = new WeakMap<Redis, { readonly of: string; readonly take: () => Promise<readonly string[]> }>();
+
+async function takeAll(fenced: Fenced): Promise<readonly string[]> {
   const fences: string[] = [];
   for (let shard = 0; shard < fenced.shards; shard++) fences.push(await takeFence(fenced, shard));
   return fences;

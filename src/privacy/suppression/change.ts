@@ -8,7 +8,7 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoaded } from '../../registry/registry.js';
-import { suppressionChanges } from '../../tuning.js';
+import { fenceSpacingMs, suppressionChanges } from '../../tuning.js';
 import { sharing } from '../../wait.js';
 import { takeFence } from '../deletion/fences.js';
 import type { NameText } from './names.js';
@@ -193,7 +193,7 @@ const raises = new WeakMap<Redis, () => Raise>();
  */
 export function publishSuppressionVersion(options: ChangeOptions): Raise {
   const { redis } = options;
-  const raise = raises.get(redis) ?? sharing(() => raiseOnce(options), suppressionChanges.raiseEveryMs);
+  const raise = raises.get(redis) ?? sharing(() => raiseOnce(options), fenceSpacingMs);
   raises.set(redis, raise);
   return raise();
 }
