@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { suppressions as bounds } from '../../src/contract/limits.js';
+import { noCrash } from '../../src/crash-point.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import {
   areFree,
@@ -17,8 +18,10 @@ import {
 } from '../../src/privacy/suppression/change.js';
 import { joinTo, moveJoins, moveSomeJoins } from '../../src/privacy/suppression/joins.js';
 import { createNameHasher, inEnvironment } from '../../src/privacy/suppression/names.js';
+import { freeUsers } from '../../src/privacy/suppression/submit.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { suppressionChanges } from '../../src/tuning.js';
+import { inTime } from '../../src/wait.js';
 import { rowsOfStored } from '../../workers/segment-bytes.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 import { startStore } from '../support/stores.js';
@@ -30,6 +33,8 @@ const suppressed = hasher.textOf({ identity: 'ada@example.com' });
 
 const { redis } = await startStore();
 const options: ChangeOptions = { redis, epoch, shards: 1 };
+// Nothing is copied, so ClickHouse is not asked.
+const forUsers = { ...options, clickhouse: undefined as never, secret: 'secret', crash: noCrash };
 
 beforeEach(async () => {
   await redis.flushall();
@@ -119,6 +124,26 @@ test('a user who is suppressed again after an interrupted freeing stays when ano
   await freeNames(options, accountId, [another]);
   assert.equal(await areFree(options, accountId, [another]), true);
   assert.equal(await areSuppressed(options, accountId, [[suppressed, '-']]), true);
+});
+
+test('an account changes a few suppressions at once and lets a few more wait, and others need not wait for it', async () => {
+  await redis.del(registryKeys.uncopied);
+  let release = (): void => undefined;
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const slow = withScriptCalls(async (call) => {
+    await released;
+    return call();
+  });
+  const freeing = (of: Redis, account: string) =>
+    freeUsers({ ...forUsers, redis: of }, account, ['igrace@example.com']);
+  const { ofAccountMax, waitingOfAccountMax } = bounds.changes;
+  const begun = Array.from({ length: ofAccountMax + waitingOfAccountMax }, () => freeing(slow, accountId));
+  await assert.rejects(inTime(freeing(slow, accountId), 5_000, 'it waits'), /too many changes/);
+  await freeing(redis, '8');
+  release();
+  await Promise.all(begun);
 });
 
 test('users that strangers have joined have their own limits, and do not count towards the account’s', async () => {

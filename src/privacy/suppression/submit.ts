@@ -2,7 +2,8 @@
 // both Redis and ClickHouse have it. Each step may be repeated: after an interruption the caller sends the submission again.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { Fault } from '../../contract/errors.js';
+import { createPlaces } from '../../concurrency.js';
+import { Fault, Unavailable } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { suppressionSchema } from '../../contract/schemas.js';
@@ -48,11 +49,37 @@ export class NotStoredYet extends Fault {
 /** Redis was emptied before the change was copied, and loaded without it; or another submission has undone the change. */
 const changeLost = 'the change of the suppressions is no longer in Redis';
 
+/** Other changes of the account, or of all accounts, have not ended in time. */
+class TooManyChanges extends Unavailable {
+  override readonly toCallers = 'Nothing was stored: too many changes of suppressed users at once.';
+
+  constructor() {
+    super('too many changes of suppressed users at once: try again later');
+  }
+}
+
+type Change = (options: SuppressOptions, accountId: string, targets: readonly Target[]) => Promise<void>;
+
+/** In each process accounts take turns, since a change may take seconds of CPU. */
+const places = createPlaces(suppressions.changes);
+
+function inTurn(change: Change): Change {
+  return async (options, accountId, targets) => {
+    const changed = await places.within({ account: accountId }, () => change(options, accountId, targets));
+    if (changed === 'busy') throw new TooManyChanges();
+  };
+}
+
 /**
- * Suppresses users, each together with the users that it is merged with. Rejects with TooManyNames, NotStoredYet or StateNotLoaded, or if the
- * change is lost; the named users may then be suppressed already.
+ * Suppresses users, each together with the users that it is merged with. Rejects with TooManyChanges, or with TooManyNames, NotStoredYet or
+ * StateNotLoaded, or if the change is lost; the named users may then be suppressed already.
  */
-export async function suppressUsers(
+export const suppressUsers = inTurn(suppress);
+
+/** Frees users from every suppression that reaches them. Other users that are suppressed for the same reason are freed too. */
+export const freeUsers = inTurn(free);
+
+async function suppress(
   options: SuppressOptions,
   accountId: string,
   targets: readonly Target[],
@@ -99,12 +126,7 @@ export async function suppressUsers(
   await forMerged(appIds, check);
 }
 
-/** Frees users from every suppression that reaches them. Other users that are suppressed for the same reason are freed too. */
-export async function freeUsers(
-  options: SuppressOptions,
-  accountId: string,
-  targets: readonly Target[],
-): Promise<void> {
+async function free(options: SuppressOptions, accountId: string, targets: readonly Target[]): Promise<void> {
   const { redis, clickhouse, secret } = options;
   const hasher = createNameHasher(secret, accountId);
   const appIds = appIdsOf(await readRegistry(redis), accountId);

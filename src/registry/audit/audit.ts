@@ -89,7 +89,7 @@ export async function audited<Result>(
 }
 
 function outcomeByDefault(error: unknown): AuditOutcome {
-  return error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown';
+  return error instanceof AdministrationError || error instanceof Unavailable ? 'refused' : 'unknown';
 }
 
 function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLine {
