@@ -1,9 +1,18 @@
 // Finds the files of an import, their formats, and the hashes of their content, which identify them regardless of their names.
 
 import { createHash, randomBytes } from 'node:crypto';
-import { closeSync, createWriteStream, openSync, readdirSync, readSync, rmSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  createWriteStream,
+  openSync,
+  readdirSync,
+  readSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { kindOfContent } from '../parsing/csv/content-kind.js';
 import {
@@ -32,6 +41,9 @@ export type Input = Packed & {
 export type FileOptions = {
   readonly format?: Format | undefined;
   readonly encoding?: 'windows-1252' | undefined;
+  /** The import's own files. A folder or pattern that contains them does not stand for them. */
+  readonly stateFile?: string;
+  readonly rejectsFile?: string;
 };
 
 /**
@@ -50,7 +62,7 @@ export async function openInputs(
     for (const object of await s3.list(word)) objects.set(object.name, object);
   }
   const others = words.filter((word) => !isS3Address(word));
-  const files = others.flatMap((word) => (word === '-' || isAddress(word) ? [word] : filesOf(word)));
+  const files = others.flatMap((word) => (word === '-' || isAddress(word) ? [word] : filesOf(word, given)));
   const names = [...files, ...[...objects.keys()].filter((name) => isVisible(basename(name)))];
   const inputs: Input[] = [];
   const add = (input: Input) => {
@@ -90,9 +102,9 @@ function inOrder(one: string, other: string): number {
   return naturally(one, other) || Number(one > other) - Number(one < other);
 }
 
-/** Whether a file is data, not something that systems leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
+/** Whether a file is data, not something that systems or imports leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
 function isVisible(name: string): boolean {
-  return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_)/.test(name);
+  return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_|sluice-import\.)/.test(name);
 }
 
 function isZip(name: string, path: string): boolean {
@@ -128,18 +140,37 @@ export async function assertAllSound(
   return contents;
 }
 
-/** The files that an argument names: one file, or those that match a pattern with * and ? in its last part. */
-function filesOf(word: string): string[] {
+/** The files that an argument names: one file, all below a folder, or those that match a pattern with * and ? in its last part. */
+function filesOf(word: string, given: FileOptions): string[] {
   try {
-    return filesFor(word);
+    return filesFor(word, given);
   } catch (error) {
     throw named(word, error);
   }
 }
 
-function filesFor(word: string): string[] {
-  if (!/[*?]/.test(word) || exists(word)) return isFolder(word) ? filesIn(word) : [word];
-  const folder = dirname(word);
+function filesFor(word: string, { stateFile, rejectsFile }: FileOptions): string[] {
+  const own = [stateFile, rejectsFile].flatMap((file) =>
+    file === undefined ? [] : ['', '.next', '.owner'].map((end) => resolve(`${file}${end}`)),
+  );
+  // Links may lead to a folder twice, or in a circle.
+  const read = new Set<string>();
+  const filesIn = (folder: string, isWanted = isVisible): string[] => {
+    const real = realpathSync(folder);
+    if (read.has(real)) return [];
+    read.add(real);
+    return readdirSync(folder)
+      .filter(isWanted)
+      .map((name) => join(folder, name))
+      .filter((path) => !own.includes(resolve(path)))
+      .flatMap((path) => (isFolder(path) ? filesIn(path) : [path]));
+  };
+  if (!/[*?]/.test(word) || exists(word)) {
+    if (!isFolder(word)) return [word];
+    const files = filesIn(word);
+    if (files.length === 0) throw new ImportError(`${word}: there is no file in this folder`);
+    return files;
+  }
   const form = new RegExp(
     `^${basename(word)
       .replace(/[.+^${}()|[\]\\]/g, '\\$&')
@@ -148,23 +179,13 @@ function filesFor(word: string): string[] {
   );
   // A pattern matches files that systems leave beside data only if it begins as they do, such as `.*`.
   const isWanted = isVisible(basename(word)) ? isVisible : () => true;
-  const names = readdirSync(folder).filter((name) => form.test(name) && isWanted(name));
-  if (names.length === 0) throw new ImportError(`${word}: no file matches`);
-  return names.map((name) => join(folder, name)).flatMap((path) => (isFolder(path) ? filesIn(path) : [path]));
+  const files = filesIn(dirname(word), (name) => form.test(name) && isWanted(name));
+  if (files.length === 0) throw new ImportError(`${word}: no file matches`);
+  return files;
 }
 
 function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-}
-
-/** All files below a folder. */
-function filesIn(folder: string): string[] {
-  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
-  const files = names
-    .filter((name) => name.split('/').every(isVisible) && !isFolder(join(folder, name)))
-    .map((name) => join(folder, name));
-  if (files.length === 0) throw new ImportError(`${folder}: there is no file in this folder`);
-  return files;
 }
 
 function exists(path: string): boolean {

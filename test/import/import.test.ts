@@ -3,7 +3,15 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -738,6 +746,19 @@ test('a file of rejects is never emptied by another import, nor left behind with
   assert.match(itself.words, /--rejects kept\.ndjson: it is a file to import; name another file/);
   assert.equal((await run([rejects, ...args, '--rejects', 'kept-r'])).counts.stored, 1);
   assert.equal(existsSync(join(folder, 'kept-r')), false);
+});
+
+test('a folder stands for its files, not for those that imports keep in it', async () => {
+  mkdirSync(join(folder, 'own'));
+  put('own/rows.ndjson', '{"user":"ada"}\n{"user":7.5}\n');
+  put('own/sluice-import.state', '{}\n');
+  const args = ['--event', 'x', '--identity', 'user', ...to(newAppId())];
+  const command = [...args, '--state', 'own/s', '--rejects', 'own/r'];
+  for (const word of ['own', 'own/*', 'own']) {
+    const { counts, words } = await run([word, ...command]);
+    assert.deepEqual(counts, { read: 2, stored: 1, repeats: 0, refused: 1 }, words);
+  }
+  assert.match((await run(['own', ...command, '--dry-run'])).words, /dry run: 2 rows read/);
 });
 
 test('a full disk ends an import with one line, and the same command continues exactly there', async () => {

@@ -594,6 +594,18 @@ describe('files', () => {
     assert.deepEqual(await names('hours/.*'), ['hours/.DS_Store']);
     assert.deepEqual(await names(...order.toReversed()), order);
     assert.deepEqual(await names('hours'), [...order, 'hours/more/h_1.json']);
+    // A linked folder is read like any other, but no folder twice.
+    mkdirSync(join(folder, 'linked/own'), { recursive: true });
+    for (const [to, name] of [
+      ['../hours/more', 'other'],
+      ['../hours/more', 'same'],
+      ['..', 'own/circle'],
+    ] as const)
+      symlinkSync(to, join(folder, 'linked', name));
+    assert.deepEqual(
+      (await names('linked')).map((name) => name?.split('/').at(-1)),
+      ['h_1.json'],
+    );
     const parts = [10, 9].map((hour) => [`a/h_${hour}.json.gz`, gzipSync(`{"z": ${hour}}\n`)] as const);
     writeFileSync(join(folder, 'export.zip'), zipOf([...parts, ['__MACOSX/x', Buffer.from('x')]]));
     assert.deepEqual(await named('export.zip'), [
@@ -653,7 +665,7 @@ describe('files', () => {
     }
     mkdirSync(join(folder, 'nothing'));
     await assert.rejects(named('nothing'), /there is no file in this folder/);
-    symlinkSync('.', join(folder, 'nothing', 'again'));
+    symlinkSync('again', join(folder, 'nothing', 'again'));
     await assert.rejects(named('nothing'), /nothing: its links lead in a circle/);
     // Opening a pipe that nobody writes to would wait for ever.
     execFileSync('mkfifo', [join(folder, 'pipe')]);
