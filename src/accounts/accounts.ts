@@ -6,6 +6,7 @@ import type { AdministrationAnswers } from '../contract/administration-answers.j
 import { AdministrationError } from '../contract/errors.js';
 import { administration, cases, type LimitName, lengths } from '../contract/limits.js';
 import type { Role } from '../contract/roles.js';
+import { readDayOrTime } from '../parsing/day-or-time.js';
 import type { Redis } from '../redis/client.js';
 import type { Account, Environment } from '../registry/documents.js';
 import {
@@ -224,10 +225,9 @@ export async function showEnvironment(redis: Redis, appId: string): Promise<Chan
 /** Reads a date or a time as the end of an allowance for imports, or `none`. */
 export function parseImportUntil(value: unknown): number | 'none' {
   if (value === 'none') return 'none';
-  const form = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
   const nowMs = Date.now();
-  const ms = typeof value === 'string' && form.test(value) ? Date.parse(value) : Number.NaN;
-  if (!(ms > nowMs && ms <= nowMs + administration.importMsMax)) {
+  const ms = typeof value === 'string' ? readDayOrTime(value) : undefined;
+  if (ms === undefined || ms <= nowMs || ms > nowMs + administration.importMsMax) {
     const days = administration.importMsMax / (24 * 60 * 60 * 1000);
     throw new AdministrationError(
       `import_until must be none, or a date such as 2026-03-01 or a time with offset, at most ${days} days ahead`,

@@ -5,6 +5,7 @@ import { settingsOf } from '../accounts/accounts.js';
 import { AdministrationError } from '../contract/errors.js';
 import { cases as bounds } from '../contract/limits.js';
 import type { AdminContext } from '../operations/context.js';
+import { readDay } from '../parsing/day-or-time.js';
 import { type Case, readCases } from '../privacy/cases/cases.js';
 import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { accountOf } from './user-everywhere.js';
@@ -123,9 +124,7 @@ function referenceOf(text: string): string {
 const dayMs = 24 * 60 * 60 * 1000;
 
 function dayOf(name: string, text: string): string {
-  const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== text)
-    throw new AdministrationError(`${name} must be a day such as 2026-03-01`);
+  if (readDay(text) === undefined) throw new AdministrationError(`${name} must be a day such as 2026-03-01`);
   return text;
 }
 

@@ -109,6 +109,8 @@ describe('the books', () => {
         administer(sluice, 'GET', `/environments/${main}/ledger?day=${wrong}`),
         /the day must be/,
       );
+    for (const wrong of ['3', '2026-02-30', '2026-02-20T10:00:00'])
+      await assert.rejects(administer(sluice, 'GET', `/ledger/check?from=${wrong}`), /from and to must be/);
     await assert.rejects(
       administer(sluice, 'GET', '/ledger/check?from=2099-01-01T00:00:00Z'),
       /nothing can be compared/,

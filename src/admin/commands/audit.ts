@@ -4,6 +4,7 @@ import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { administration } from '../../contract/limits.js';
 import { integrators, privacyOfficers } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
+import { readDayOrTime } from '../../parsing/day-or-time.js';
 import { readAuditLog } from '../../registry/audit/read.js';
 import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
@@ -77,9 +78,8 @@ export const auditCommands = {
 
 function msOf(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  const form = /^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$/;
-  const ms = form.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(ms))
+  const ms = readDayOrTime(text);
+  if (ms === undefined)
     throw new AdministrationError(`${name} must be a day such as 2026-03-01, or a time with offset`);
   return ms;
 }

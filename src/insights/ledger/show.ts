@@ -4,6 +4,7 @@ import { type Minutes, readVoids } from '../../clickhouse/ledger-table.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { ledger } from '../../contract/limits.js';
+import { readDay, readDayOrTime } from '../../parsing/day-or-time.js';
 import { shardOf } from '../../redis/keys.js';
 import { ledgerChecks } from '../../tuning.js';
 import { missingOf, readExpired, readSums, type Sums, without } from './balance.js';
@@ -70,9 +71,8 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
 
 /** The time in milliseconds since 1970 at which the day begins. Throws AdministrationError if the text is no day. */
 function dayOfText(day: string): number {
-  const ms = /^\d+-\d\d-\d\d$/.test(day) ? Date.parse(`${day}T00:00:00Z`) : Number.NaN;
-  // `Date.parse` takes a day that does not exist in a month for one of the next month.
-  if (!(ms >= 0 && ms < ledger.dayMsMax) || !new Date(ms).toISOString().startsWith(day))
+  const ms = readDay(day) ?? -1;
+  if (!(ms >= 0 && ms < ledger.dayMsMax))
     throw new AdministrationError('the day must be a date from 1970 to 2099: YYYY-MM-DD');
   return ms;
 }
@@ -139,10 +139,11 @@ export async function checkBooks(
   const all = Array.from({ length: options.shards }, (_, shard) => shard);
   const settled = await readSettled(options, all);
   const minuteOf = (text: string | undefined, otherwise: number) => {
-    const minute = text === undefined ? otherwise : Math.floor(Date.parse(text) / 60_000);
-    if (Number.isNaN(minute))
-      throw new AdministrationError('from and to must be times: 2026-03-01T12:00:00Z');
-    return minute;
+    if (text === undefined) return otherwise;
+    const ms = readDayOrTime(text);
+    if (ms === undefined)
+      throw new AdministrationError('from and to must be days or times with offset: 2026-03-01T12:00:00Z');
+    return Math.floor(ms / 60_000);
   };
   const to = Math.min(settled, minuteOf(given.to, settled));
   const from = Math.max(0, minuteOf(given.from, to - ledgerChecks.recentMinutes));
