@@ -2,10 +2,10 @@
 
 import { tablesOf } from './clickhouse/client.js';
 import { migrateServers } from './clickhouse/migrate.js';
-import { readConfigOrExit } from './config.js';
+import { readConfigBesideStart, readConfigOrExit } from './config.js';
 import { createLog } from './log.js';
 
-const config = readConfigOrExit();
+const config = readConfigOrExit(readConfigBesideStart);
 const log = createLog('migrate', config.logLevel);
 try {
   const applied = await migrateServers({

@@ -9,7 +9,13 @@ const config = readConfigOrExit(readConfigBesideStart);
 // `--server N` names a server of CLICKHOUSE_URL; the first one, 0, is the default.
 const words = process.argv.slice(2);
 const number = words[0] === '--server' ? Number(words[1]) : 0;
-const url = config.clickhouseUrls[number] ?? '';
+const url = config.clickhouseUrls[number];
+if (url === undefined) {
+  process.stderr.write(
+    `--server: the servers of CLICKHOUSE_URL are 0 to ${config.clickhouseUrls.length - 1}\n`,
+  );
+  process.exit(1);
+}
 const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase, ...tablesOf(config) });
 try {
   const [query] = words[0] === '--server' ? words.slice(2) : words;

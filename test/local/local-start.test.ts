@@ -33,7 +33,11 @@ import { entriesBelow } from '../support/traces.js';
 
 const startScript = fileURLToPath(new URL('../../../deploy/local/start.mjs', import.meta.url));
 const supervisorScript = fileURLToPath(new URL('../../deploy/local/main.js', import.meta.url));
-const adminScript = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
+const scriptOf = (name: string) => fileURLToPath(new URL(`../../src/${name}.js`, import.meta.url));
+const adminScript = scriptOf('admin/main');
+const redisScript = scriptOf('admin/redis');
+const clickHouseScript = scriptOf('admin/clickhouse');
+const migrateScript = scriptOf('migrate');
 
 type Start = {
   readonly process: ChildProcess;
@@ -140,8 +144,12 @@ function redisOf(env: NodeJS.ProcessEnv & { DATA_DIR: string }): Redis {
 }
 
 function admin(env: NodeJS.ProcessEnv, ...words: string[]) {
+  return program(adminScript, env, ...words);
+}
+
+function program(script: string, env: NodeJS.ProcessEnv, ...words: string[]) {
   const options = { encoding: 'utf8', env: { ...plainEnvironment(), ...env } } as const;
-  const { status, stdout, stderr } = spawnSync(process.execPath, [adminScript, ...words], options);
+  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...words], options);
   return { status, output: `${stdout}${stderr}` };
 }
 
@@ -270,6 +278,13 @@ describe('repeated starts on the same data', () => {
       const { status, output } = admin({ DATA_DIR }, ...words);
       assert.equal(status, 0, output);
     }
+    assert.deepEqual(program(redisScript, { DATA_DIR }, 'ping'), { status: 0, output: 'PONG\n' });
+    assert.deepEqual(program(clickHouseScript, { DATA_DIR }, 'SELECT 1'), { status: 0, output: '1\n' });
+    assert.deepEqual(program(clickHouseScript, { DATA_DIR }, '--server', '7', 'SELECT 1'), {
+      status: 1,
+      output: '--server: the servers of CLICKHOUSE_URL are 0 to 0\n',
+    });
+    assert.equal(program(migrateScript, { DATA_DIR }).status, 0);
     const free = String(await freePort());
     const { status, output } = admin({ DATA_DIR, CLICKHOUSE_PORT: free }, 'failed', 'list');
     const line = `^CLICKHOUSE_PORT: no ClickHouse answers on 127\\.0\\.0\\.1:${free} \\(ECONNREFUSED\\): [^\n]+\n$`;
@@ -281,9 +296,13 @@ describe('repeated starts on the same data', () => {
     const copy = tempDir('copy');
     for (const name of ['lock', 'redis-password', 'clickhouse-password'])
       copyFileSync(join(env.DATA_DIR, name), join(copy, name));
-    const { status, output } = admin({ DATA_DIR: copy }, 'accounts', 'list');
-    assert.equal(status, 1, output);
-    assert.match(output, /^REDIS_PORT: the Redis there belongs to DATA_DIR \S+, not to \S+: [^\n]+\n$/);
+    for (const { status, output } of [
+      admin({ DATA_DIR: copy }, 'accounts', 'list'),
+      program(redisScript, { DATA_DIR: copy }, 'ping'),
+    ]) {
+      assert.equal(status, 1, output);
+      assert.match(output, /^REDIS_PORT: the Redis there belongs to DATA_DIR \S+, not to \S+: [^\n]+\n$/);
+    }
   });
 
   test('another user of the machine reads nothing of it from files', { skip: !isRoot }, () => {
