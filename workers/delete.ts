@@ -87,7 +87,7 @@ async function deleteInTurn(options: RoundOptions): Promise<number> {
   try {
     // Requests gather between rounds. Choosing among them reads the whole registry, which is too expensive ten times a second.
     const { redis } = options;
-    if ((await isTurnTaken(...turnOf(redis))) || (await isRestoreRunning(redis))) return 0;
+    if (await isTurnTaken(...turnOf(redis))) return 0;
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = idsOf([chosen.requests, ...chosen.refusedBefore].flat());
@@ -201,11 +201,6 @@ async function isRoundDue(options: RoundOptions): Promise<boolean> {
     if (!isRefusal(error)) throw error;
   });
   return (await chooseRequests(options)).requests.length > 0;
-}
-
-/** Whether a restore is about to exchange the tables that a round would empty. */
-async function isRestoreRunning(redis: Redis): Promise<boolean> {
-  return (await redis.exists(registryKeys.restoringBackup)) === 1;
 }
 
 /**

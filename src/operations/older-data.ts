@@ -11,10 +11,8 @@ import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
 import { keepReferences } from '../privacy/deletion/references.js';
 import {
   type DeletionRequest,
-  isConcurrentUpdate,
-  readDeletion,
   readUnfinishedMembers,
-  updateDeletion,
+  updateUnfinished,
 } from '../privacy/deletion/request.js';
 import { copySuppressions } from '../privacy/suppression/second-copy.js';
 import { hashPieces } from '../redis/hash-pieces.js';
@@ -24,7 +22,6 @@ import { copyChanges, kindsOfCopies, listUncopied } from '../registry/outbox.js'
 import { readLoadedRegistry } from '../registry/registry.js';
 import { readSecondCopy } from '../registry/second-copy.js';
 import { stateLoads } from '../tuning.js';
-import { succeeds } from '../wait.js';
 import type { AdminContext } from './context.js';
 
 export type DeletedAgain = {
@@ -100,9 +97,7 @@ async function* deletionsInPieces(redis: AdminContext['redis']): AsyncGenerator<
 export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
   for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch)) {
-    const request = await readDeletion(redis, requestId);
-    if (request === undefined) continue;
-    const restarted = updateDeletion(redis, request, {
+    const isRestarted = await updateUnfinished(redis, requestId, {
       state: 'submitted',
       resolved: false,
       mutations: [],
@@ -112,9 +107,7 @@ export async function resetDeletions({ redis }: AdminContext): Promise<void> {
       verified_tables: undefined,
       targets_kept: undefined,
     });
-    // Otherwise the request is no longer pending: its targets are lost.
-    if (await succeeds(restarted, isConcurrentUpdate))
-      await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);
+    if (isRestarted) await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);
   }
 }
 

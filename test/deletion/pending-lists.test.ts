@@ -6,12 +6,15 @@ import { noCrash } from '../../src/crash-point.js';
 import {
   ConcurrentUpdate,
   completeDeletion,
+  markTargetsLost,
   readDeletion,
   readDeletions,
+  readDeletionTargets,
   readPendingIds,
   readPendingMembers,
   updateDeletion,
   updateDeletions,
+  updateUnfinished,
 } from '../../src/privacy/deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../src/privacy/deletion/submit.js';
 import { exportIdsOf, isComplete, listExports, readExport } from '../../src/privacy/export/request.js';
@@ -134,6 +137,28 @@ test('a round writes its progress by a few scripts, of which each writes all of 
   const late = written.slice(0, 10).map((request) => [request, { state: 'failed' }] as const);
   await assert.rejects(updateDeletions(redis, late), ConcurrentUpdate);
   assert.deepEqual((await read()).slice(0, 3), [written[0], ahead, written[2]]);
+});
+
+test('a request is changed although another process changes it meanwhile, unless it is over', async (t) => {
+  const requestId = await submit('changed by two');
+  const read = async () => {
+    const request = await readDeletion(redis, requestId);
+    assert.ok(request !== undefined);
+    return request;
+  };
+  const { evalsha } = redis;
+  const disturbed = async (...words: unknown[]) => {
+    await updateDeletion(redis, await read(), { state: 'waiting_for_backlog' });
+    return evalsha.apply(redis, words as never);
+  };
+  t.mock.method(redis, 'evalsha').mock.mockImplementationOnce(disturbed as never);
+  assert.equal(await updateUnfinished(redis, requestId, { state: 'submitted', resolved: false }), true);
+  const { state, revision } = await read();
+  assert.deepEqual([state, revision], ['submitted', 2]);
+  await markTargetsLost(redis, await read(), await readDeletionTargets(redis, requestId));
+  const lost = await read();
+  assert.equal(await updateUnfinished(redis, requestId, { state: 'submitted' }), false);
+  assert.deepEqual(await read(), lost);
 });
 
 test('checking an export reads few of the deletions before it while they are pending, and none once they are over', async () => {

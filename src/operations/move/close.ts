@@ -10,17 +10,11 @@ import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../../clickho
 import { AdministrationError } from '../../contract/errors.js';
 import { takeFence } from '../../privacy/deletion/fences.js';
 import { withMaintenanceLock } from '../../privacy/deletion/maintenance-lock.js';
-import {
-  isConcurrentUpdate,
-  readDeletion,
-  readUnfinishedMembers,
-  updateDeletion,
-} from '../../privacy/deletion/request.js';
+import { readUnfinishedMembers, updateUnfinished } from '../../privacy/deletion/request.js';
 import { endRuns } from '../../privacy/retention/expired-rows.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { stateLoads } from '../../tuning.js';
-import { succeeds } from '../../wait.js';
 import type { AdminContext } from '../context.js';
 import { untilNoInsertRuns } from '../running-inserts.js';
 import { checkOwner, isUnchanged, type Moving, readShardServers } from './note.js';
@@ -51,13 +45,8 @@ export async function close(moving: Moving): Promise<void> {
  */
 export async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
-  for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch)) {
-    for (;;) {
-      const request = await readDeletion(redis, requestId);
-      if (request === undefined || request.status === 'complete') break;
-      if (await succeeds(updateDeletion(redis, request, {}), isConcurrentUpdate)) break;
-    }
-  }
+  for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch))
+    await updateUnfinished(redis, requestId, {});
   const ended = await withMaintenanceLock(redis, 'move', () => endRuns(source), stateLoads.insertMsMax);
   if (ended === 'locked')
     throw new AdministrationError(

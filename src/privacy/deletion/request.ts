@@ -2,7 +2,7 @@
 // when the data is gone.
 
 import { inBatches } from '../../batches.js';
-import type { DeletionState } from '../../contract/deletion-states.js';
+import { type DeletionState, isStuck } from '../../contract/deletion-states.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -10,6 +10,7 @@ import { runScript, scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
 import { readLoaded } from '../../registry/registry.js';
 import { deletionRounds } from '../../tuning.js';
+import { succeeds } from '../../wait.js';
 import type { CallbackProgress } from './callback-call.js';
 import type { Target, TargetList } from './targets.js';
 
@@ -252,6 +253,22 @@ export async function updateDeletions(
 /** Whether a verified request was hidden first. For callers who asked for something after that, it is over. */
 function wasHidden({ hidden_at, verified_at }: DeletionRequest): boolean {
   return verified_at !== undefined && hidden_at !== undefined && hidden_at !== verified_at;
+}
+
+/**
+ * Changes a pending or hidden request, however often others change it meanwhile. Settles with false if it is over: complete, lost or
+ * ended.
+ */
+export async function updateUnfinished(
+  redis: Redis,
+  requestId: string,
+  changes: Partial<DeletionRequest>,
+): Promise<boolean> {
+  for (;;) {
+    const request = await readDeletion(redis, requestId);
+    if (request === undefined || request.status === 'complete' || isStuck(request.state)) return false;
+    if (await succeeds(updateDeletion(redis, request, changes), isConcurrentUpdate)) return true;
+  }
 }
 
 /** Marks a request complete and removes its targets. ClickHouse must already have the complete form. */
