@@ -181,10 +181,8 @@ export async function removeRows(
 ): Promise<void> {
   const isPartition = partition === undefined ? '' : ` AND _partition_id = '${partition}'`;
   const isOwner = `'${owner}' IN (SELECT owner FROM ${database}.${ownerTable(shard)})`;
-  // For this call alone: an earlier one may have removed other rows of the same partition.
-  const mark = `${owner} ${randomUUID()}`;
-  const predicate = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner} AND notEmpty('${mark}')`;
-  await deleteRows(client, table, { condition: predicate, mark });
+  const condition = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner}`;
+  await deleteRows(client, table, { condition, mark: owner });
   // From now on no round erases masked rows of this shard here.
   await applyMasks(client, table);
   const left = await readPartitions(client, table, shard, withMasked);

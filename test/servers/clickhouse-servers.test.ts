@@ -114,8 +114,11 @@ async function submitNow(identity: string, itsToken = token): Promise<string> {
 }
 
 async function untilItWaits(requestId: string): Promise<void> {
-  const isWaiting = async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable';
-  await until(isWaiting, 'the deletion says what it waits for');
+  const state = await until(async () => {
+    const { state } = await showDeletion(sluice, requestId);
+    return ['clickhouse_unavailable', 'complete'].includes(state) && state;
+  }, 'the deletion says what it waits for');
+  assert.equal(state, 'clickhouse_unavailable');
 }
 
 /** The status of a dry run, and of a suppression. Both need all rows of the account. */

@@ -159,10 +159,17 @@ test('a worker that was paused during a move writes neither a key nor a marker o
     if (choice !== addsKeys)
       await ask(from, `ALTER TABLE stored_keys DELETE WHERE hash = 0 AND rest = ${shard}`);
     const gate = await holdRebuild(from, choice);
-    assert.deepEqual(await move(to), moved(to));
+    // The server still has the rows whose keys the worker adds.
+    slow[from].hold(startsWith('ALTER TABLE stored_events DELETE'));
+    const moving = moveThrough(slow, to);
+    await isHeld(slow[from]);
+    await ask(from, `ALTER TABLE stored_keys DELETE WHERE hash != 0 AND segment % 64 = ${shard}`);
     gate.release();
     refusals += 1;
     await untilRefused(refusals);
+    assert.equal(await ask(from, `SELECT count() FROM ${keysOfShard}`), '0');
+    slow[from].release();
+    assert.deepEqual(await moving, moved(to));
     const left = `stored_keys WHERE hash = 0 AND rest = ${shard} OR hash != 0 AND segment % 64 = ${shard}`;
     assert.equal(await ask(from, `SELECT count() FROM ${left}`), '0');
     // The worker ends the rebuild on the other server.
@@ -200,6 +207,29 @@ test('a rebuild of the index that continues on the former server of a moved shar
 
 const killedAt = (point: string, to: number) =>
   killAt(sluice, point, 'shards', 'move', String(shard), '--to', String(to));
+
+/** The name of the copies that the last process makes which has begun or continued the move. */
+async function copyName(): Promise<string> {
+  const document = JSON.parse((await redis.hget(registryKeys.documents, 'shard_servers:')) ?? '');
+  return `store asked move ${shard} ${document.moves[0].owner}`;
+}
+
+const insertSlow = (server: number, name: string, rows: number) =>
+  ask(
+    server,
+    `INSERT INTO stored_events (app_id, event, segment) SETTINGS log_comment = '${name}', max_block_size = 1, min_insert_block_size_rows = 1
+      SELECT '1', 'slow', ${4e15 + shard} FROM numbers(${rows}) WHERE sleepEachRow(0.5) = 0`,
+  );
+const slowOn = async (server: number) =>
+  Number(await ask(server, "SELECT count() FROM stored_events WHERE event = 'slow'"));
+
+/** Begins an insert that takes seconds, and settles once it is accepted. */
+async function beginInsert(server: number, name: string): Promise<{ readonly ended: Promise<unknown> }> {
+  const before = await slowOn(server);
+  const ended = insertSlow(server, name, 8);
+  await until(async () => (await slowOn(server)) > before, 'the first row is there');
+  return { ended };
+}
 
 test('a move to a server that is away does not begin; one that has changed nothing is reverted without it', async () => {
   const { from, to } = await sides();
@@ -299,6 +329,64 @@ test('a process that was paused while its move was taken back copies nothing', a
   assert.deepEqual(await move(from), { server: from, moved: [] });
   await send('taken back');
   assert.equal(await countOf('taken back'), '1');
+});
+
+test('a move and its reverting wait for inserts that are running, and refuse later ones', async () => {
+  const { from, to } = await sides();
+  await sluice.admin('keys-index', 'rebuild');
+  const ofWorker = await beginInsert(from, `store events ${4e15 + shard}`);
+  await killedAt('index_renewed', to);
+  assert.equal(await slowOn(to), 8);
+  const ofFormer = await beginInsert(to, await copyName());
+  assert.deepEqual(await move(to), moved(to));
+  assert.equal(await slowOn(to), 8);
+
+  await killedAt('index_renewed', from);
+  const name = await copyName();
+  const ofReverted = await beginInsert(from, name);
+  assert.deepEqual(await move(to), moved(to));
+  assert.equal(await slowOn(from), 0);
+  await assert.rejects(insertSlow(from, name, 1), /Constraint `shard_limits`/);
+  // The workers' filters of keys are used again.
+  const { generation } = await markerOn(to);
+  assert.equal(await redis.hget(shardKeys.state(shard), 'keys_generation'), String(generation));
+  for (const { ended } of [ofWorker, ofFormer, ofReverted]) await ended;
+});
+
+test('a process whose move another one has continued leaves the server to it', async () => {
+  const { to } = await sides();
+  slow[to].hold(startsWith('CREATE OR REPLACE VIEW local_events'));
+  const late = moveThrough(slow, to);
+  await isHeld(slow[to]);
+  await killedAt('shard_closed', to);
+  slow[to].release();
+  await assert.rejects(late, /another process has continued the move/);
+  assert.equal(await ask(to, `SELECT count() FROM shard_${shard}_is_moved_by`), '1');
+  assert.deepEqual(await move(to), moved(to));
+});
+
+test('a process that continues a move ends the removal of rows that the former one has begun', async () => {
+  const { from, to } = await sides();
+  await send('removed');
+  const removals = () =>
+    ask(
+      from,
+      `SELECT count() FROM system.mutations WHERE position(command, 'shard_${shard}_is_moved_by') > 0 AND NOT is_done`,
+    );
+  await ask(from, 'SYSTEM STOP MERGES stored_events');
+  const former = moveThrough(slow, to);
+  const ended = assert.rejects(former, /another process has continued the move/);
+  await until(async () => (await removals()) === '1', 'the rows are to be removed');
+  slow[from].hold(({ sql }) => sql.includes('FROM system.mutations'));
+  other[from].hold(startsWith('ALTER TABLE stored_events DELETE'));
+  const moving = moveThrough(other, to);
+  await isHeld(other[from]);
+  assert.equal(await removals(), '0');
+  await ask(from, 'SYSTEM START MERGES stored_events');
+  other[from].release();
+  assert.deepEqual(await moving, moved(to));
+  slow[from].release();
+  await ended;
 });
 
 test('no shard is moved from a server that was set back, and a move that was under way is reverted', async () => {

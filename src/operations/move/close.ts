@@ -101,10 +101,6 @@ export async function showWhereStored({ context, move, source, target }: Moving)
   await showOnServer(context, target, move.to);
 }
 
-export async function showOnServer(
-  context: AdminContext,
-  client: ClickHouseClient,
-  number: number,
-): Promise<void> {
+async function showOnServer(context: AdminContext, client: ClickHouseClient, number: number): Promise<void> {
   await makeLocalViews(client, number, readMigrations(), () => readShardServers(context));
 }

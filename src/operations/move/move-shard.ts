@@ -15,7 +15,7 @@ import { assertCurrent } from '../../registry/witness.js';
 import type { AdminContext } from '../context.js';
 import { renewIndex } from '../renew-index.js';
 import { untilNoInsertRuns } from '../running-inserts.js';
-import { checkNoRestore, close, endRounds, openIfStored, showOnServer, showWhereStored } from './close.js';
+import { checkNoRestore, close, endRounds, openIfStored, showWhereStored } from './close.js';
 import { copyAll, removeAll } from './copy.js';
 import {
   change,
@@ -139,7 +139,6 @@ async function checkCurrent({ context, move }: Moving): Promise<void> {
 async function revert(moving: Moving): Promise<void> {
   const { context, move, source, target, crash, say } = moving;
   const { shard } = move;
-  await showOnServer(context, target, move.to);
   // From here on ClickHouse refuses copies by the process that started the move. This waits for a copy that is running.
   await closeShard(target, shard);
   await untilNoInsertRuns(() => isCopyRunning(target, shard));
