@@ -728,7 +728,7 @@ test('the rows of a few users, and who looks like them, are found without readin
   }
 });
 
-test('a download ends when its reader is removed or signs out, or the key of its token is revoked, and not before', async () => {
+test('a download ends when its reader is removed, signs out or lacks a second factor, or its key is revoked, and not before', async () => {
   const people = ['stays', 'signs out', 'is removed'].map(async (what) => {
     const email = `${what.replace(' ', '-')}@example.com`;
     return { email, page: await signedIn(sluice, email, 'privacy', account.accountId) };
@@ -772,8 +772,15 @@ test('a download ends when its reader is removed or signs out, or the key of its
     }
     return true;
   };
-  await until(isEnded, { deadlineMs: userExports.stalledMsMax - 5_000, what: 'its query is ended' });
-  for (const { isWhole, tail } of [...ended, await readRest(removed)]) {
+  const ends = { deadlineMs: userExports.stalledMsMax - 5_000, what: 'its query is ended' };
+  await until(isEnded, ends);
+  const lacking = await begin(ofPerson(stays));
+  const requireFactor = (second_factor: string) =>
+    sluice.admin('accounts', 'set', account.accountId, '--second-factor', second_factor);
+  await requireFactor('required');
+  await until(isEnded, ends);
+  await requireFactor('optional');
+  for (const { isWhole, tail } of [...ended, await readRest(removed), await readRest(lacking)]) {
     assert.equal(isWhole, false);
     assert.doesNotMatch(tail, /"kind":"end"/);
   }

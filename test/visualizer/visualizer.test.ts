@@ -88,9 +88,13 @@ async function forgetFailures(): Promise<void> {
 const personOf = (role: Role, accountId: string) =>
   signedIn(sluice, `${role}-${accountId}@example.com`, role, accountId);
 
-function openAs(person: Awaited<ReturnType<typeof personOf>> | undefined, code: string): LivePage {
+function openAs(
+  person: Awaited<ReturnType<typeof personOf>> | undefined,
+  code: string,
+  headers: Readonly<Record<string, string>> = {},
+): LivePage {
   const cookie = `${cookieAt(admin.adminUrl, 'session')}=${person?.cookies.get(cookieAt(sluice.adminUrl, 'session')) ?? 'none'}`;
-  const page = openLivePage(admin.adminUrl, { code }, { cookie });
+  const page = openLivePage(admin.adminUrl, { code }, { ...headers, cookie });
   pages.push(page);
   return page;
 }
@@ -108,6 +112,9 @@ test('people with the right to watch need no token for devices of their own acco
     assert.equal((await openAs(person, code).heard('refused')).reason, reason);
   assert.equal((await redis.hget(keyOf(pairing), 'state')) ?? '', 'waiting', 'nobody has entered the code');
   const person = await personOf('privacy', own);
+  // As from a page whose own host name was pointed to this address (DNS rebinding).
+  const host = `elsewhere.example:${new URL(admin.adminUrl).port}`;
+  assert.equal((await openAs(person, code, { host }).heard('refused')).reason, 'signed_out');
   const page = openAs(person, code);
   assert.equal((await page.heard('paired')).app_id, sluice.appId);
   await send([event('Seen by a person')], pairing);
@@ -128,11 +135,18 @@ test('people with the right to watch need no token for devices of their own acco
   assert.equal((await page.heard('refused', soonMs)).reason, 'signed_out');
   await send([event('Seen by the colleague')], pairing);
   await second.untilShown(1);
+  const requireFactor = (second_factor: string) =>
+    sluice.admin('accounts', 'set', own, '--second-factor', second_factor);
+  await requireFactor('required');
+  assert.equal((await second.heard('refused', soonMs)).reason, 'signed_out');
+  await requireFactor('optional');
+  const third = openAs(colleague, code);
+  await third.heard('paired');
   const { person: self } = (await colleague.ask('GET', '/session')).body as { person: { person_id: string } };
   await sluice.admin('people', 'remove', self.person_id);
-  assert.equal((await second.heard('refused', soonMs)).reason, 'signed_out');
+  assert.equal((await third.heard('refused', soonMs)).reason, 'signed_out');
   await send([event('Seen by nobody')], pairing);
-  assert.deepEqual([page.shown().length, second.shown().length], [1, 1]);
+  assert.deepEqual([page.shown().length, second.shown().length, third.shown().length], [1, 1, 0]);
   await forgetFailures();
 });
 
