@@ -7,10 +7,10 @@ import { after, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
 import { forgiveAttempt } from '../../src/accounts/people/attempts.js';
 import { createPasswords } from '../../src/accounts/people/passwords.js';
-import { vouchedOf } from '../../src/accounts/people/provider.js';
+import { readAttempt, signAttempt, vouchedOf } from '../../src/accounts/people/provider.js';
 import { useCode } from '../../src/accounts/people/second-factor.js';
 import { readConfig } from '../../src/config.js';
-import { bodies, people, signIns } from '../../src/contract/limits.js';
+import { bodies, people, signIns, signOn } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { freePort } from '../harness/free-port.js';
@@ -175,15 +175,17 @@ test('requests from other pages, with other host names, or without the consoleâ€
   // Sends a host name that is not ours, as after DNS rebinding; `fetch` does not let a caller choose it.
   const { port } = new URL(sluice.adminUrl);
   const cookie = `${sessionCookie}=${page.cookies.get(sessionCookie)}`;
-  const status = await new Promise((resolve, reject) => {
-    const headers = { host: `rebound.example:${port}`, cookie, 'sec-fetch-site': 'same-origin' };
-    const sent = request({ host: '127.0.0.1', port, path: '/admin/v1/accounts', headers });
-    sent
-      .on('error', reject)
-      .on('response', (reply) => resolve(reply.resume().statusCode))
-      .end();
-  });
-  assert.equal(status, 403);
+  for (const path of ['/accounts', '/sign_on', '/sign_on/return?code=1&state=1']) {
+    const status = await new Promise((resolve, reject) => {
+      const headers = { host: `rebound.example:${port}`, cookie, 'sec-fetch-site': 'same-origin' };
+      const sent = request({ host: '127.0.0.1', port, path: `/admin/v1${path}`, headers });
+      sent
+        .on('error', reject)
+        .on('response', (reply) => resolve(reply.resume().statusCode))
+        .end();
+    });
+    assert.equal(status, 403, path);
+  }
   assert.equal(JSON.stringify((await page.ask('GET', '/accounts')).body), before);
 });
 
@@ -398,6 +400,16 @@ test('the provider vouches for an address unless it calls it anything but verifi
   assert.equal(of({ email_verified: true }, { email }), 'email_not_verified');
   assert.equal(of({ email }, { email: 'c@d', email_verified: true }), 'email_not_verified');
   for (const none of [{}, { email: '' }, { email: 7 }]) assert.equal(of(none, none), 'no_email');
+});
+
+test('a sign-in by the provider has to be complete in time, and what a browser keeps of it is signed', () => {
+  const attempt = { state: 'state', nonce: 'nonce', verifier: 'verifier' };
+  const signed = signAttempt('secret', attempt, 0);
+  const endMs = signOn.attemptMsMax;
+  assert.deepEqual(readAttempt('secret', signed, endMs - 1), attempt);
+  assert.equal(readAttempt('secret', signed, endMs), undefined);
+  assert.equal(readAttempt('another secret', signed, 0), undefined);
+  assert.equal(readAttempt('secret', signed.replace(String(endMs), String(2 * endMs)), 0), undefined);
 });
 
 test('a provider without TLS has to be on this machine', () => {

@@ -214,7 +214,7 @@ async function copyName(): Promise<string> {
   return `store asked move ${shard} ${document.moves[0].owner}`;
 }
 
-const insertSlow = (server: number, name: string, rows: number) =>
+const insert = (server: number, name: string, rows: number) =>
   ask(
     server,
     `INSERT INTO stored_events (app_id, event, segment) SETTINGS log_comment = '${name}', max_block_size = 1, min_insert_block_size_rows = 1
@@ -223,12 +223,24 @@ const insertSlow = (server: number, name: string, rows: number) =>
 const slowOn = async (server: number) =>
   Number(await ask(server, "SELECT count() FROM stored_events WHERE event = 'slow'"));
 
-/** Begins an insert that takes seconds, and settles once it is accepted. */
-async function beginInsert(server: number, name: string): Promise<{ readonly ended: Promise<unknown> }> {
+/** Asserts that a command waits for an insert of this name, which is running on a server; then ends both. */
+async function assertWaits(server: 0 | 1, name: string, command: () => Promise<unknown>): Promise<void> {
   const before = await slowOn(server);
-  const ended = insertSlow(server, name, 8);
-  await until(async () => (await slowOn(server)) > before, 'the first row is there');
-  return { ended };
+  const inserting = insert(server, name, 1_000).catch(() => 'killed');
+  await until(async () => (await slowOn(server)) > before, 'the server accepts its rows');
+  let [looks, hasEnded] = [0, false];
+  slow[server].hold(({ sql }) => {
+    if (sql.includes("Settings['log_comment']")) looks += 1;
+    return false;
+  });
+  const commanded = command().finally(() => {
+    hasEnded = true;
+  });
+  await until(() => looks > 1 || hasEnded, 'it looks again whether the insert is running');
+  assert.equal(hasEnded, false);
+  await ask(server, `KILL QUERY WHERE Settings['log_comment'] = '${name}' SYNC`);
+  assert.equal(await inserting, 'killed');
+  await commanded;
 }
 
 test('a move to a server that is away does not begin; one that has changed nothing is reverted without it', async () => {
@@ -331,38 +343,30 @@ test('a process that was paused while its move was taken back copies nothing', a
   assert.equal(await countOf('taken back'), '1');
 });
 
-test('a move and its reverting wait for inserts that are running, and refuse later ones', async () => {
+test('a move and its reverting wait for inserts that are running, and refuse what comes later', async () => {
   const { from, to } = await sides();
   await sluice.admin('keys-index', 'rebuild');
-  const ofWorker = await beginInsert(from, `store events ${4e15 + shard}`);
-  await killedAt('index_renewed', to);
-  assert.equal(await slowOn(to), 8);
-  const ofFormer = await beginInsert(to, await copyName());
-  assert.deepEqual(await move(to), moved(to));
-  assert.equal(await slowOn(to), 8);
-
-  await killedAt('index_renewed', from);
-  const name = await copyName();
-  const ofReverted = await beginInsert(from, name);
-  assert.deepEqual(await move(to), moved(to));
-  assert.equal(await slowOn(from), 0);
-  await assert.rejects(insertSlow(from, name, 1), /Constraint `shard_limits`/);
-  // The workers' filters of keys are used again.
-  const { generation } = await markerOn(to);
-  assert.equal(await redis.hget(shardKeys.state(shard), 'keys_generation'), String(generation));
-  for (const { ended } of [ofWorker, ofFormer, ofReverted]) await ended;
-});
-
-test('a process whose move another one has continued leaves the server to it', async () => {
-  const { to } = await sides();
-  slow[to].hold(startsWith('CREATE OR REPLACE VIEW local_events'));
-  const late = moveThrough(slow, to);
-  await isHeld(slow[to]);
-  await killedAt('shard_closed', to);
-  slow[to].release();
+  const bySlow = { ...sluice, env: { ...sluice.env, ...through(slow) } };
+  const killedBySlow = (point: string) =>
+    killAt(bySlow, point, 'shards', 'move', String(shard), '--to', String(to));
+  other[to].hold(startsWith('CREATE OR REPLACE VIEW local_events'));
+  const late = moveThrough(other, to);
+  await isHeld(other[to]);
+  await assertWaits(from, `store events ${4e15 + shard}`, () => killedBySlow('shard_closed'));
+  other[to].release();
   await assert.rejects(late, /another process has continued the move/);
   assert.equal(await ask(to, `SELECT count() FROM shard_${shard}_is_moved_by`), '1');
-  assert.deepEqual(await move(to), moved(to));
+
+  await assertWaits(to, await copyName(), () => killedBySlow('index_renewed'));
+  assert.equal(await slowOn(to), await slowOn(from));
+
+  const name = await copyName();
+  await assertWaits(to, name, () => moveThrough(slow, from));
+  assert.equal(await slowOn(to), 0);
+  await assert.rejects(insert(to, name, 1), /Constraint `shard_limits`/);
+  // The workers' filters of keys are used again.
+  const { generation } = await markerOn(from);
+  assert.equal(await redis.hget(shardKeys.state(shard), 'keys_generation'), String(generation));
 });
 
 test('a process that continues a move ends the removal of rows that the former one has begun', async () => {
