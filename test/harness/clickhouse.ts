@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { clickhousePasswordFile } from '../../src/config.js';
 import { type Child, startChild } from './child.js';
-import { plainEnvironment } from './environment.js';
+import { briefly, plainEnvironment } from './environment.js';
 import { freePort, freePorts } from './free-port.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
 
@@ -67,7 +67,7 @@ export async function startClickHouse(options: ClickHouseOptions = {}): Promise<
     name: 'clickhouse',
     program: {
       command: process.execPath,
-      args: [main, String(number)],
+      args: [...briefly, main, String(number)],
       env: {
         ...plainEnvironment(),
         DATA_DIR: dir,

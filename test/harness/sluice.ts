@@ -11,7 +11,7 @@ import { launch } from '../../deploy/local/launch.js';
 import { runAdmin, runMigrations } from './administration.js';
 import { type Child, startChild } from './child.js';
 import { type ClickHouseHandle, query } from './clickhouse.js';
-import { plainEnvironment } from './environment.js';
+import { briefly, plainEnvironment } from './environment.js';
 import { freePort } from './free-port.js';
 import { startMigratedClickHouse, startMigratedServers } from './migrated-database.js';
 import { type RedisHandle, startRedis } from './redis.js';
@@ -217,7 +217,7 @@ async function startApi(
     name,
     program: {
       command: process.execPath,
-      args: [compiled('src/main.js')],
+      args: [...briefly, compiled('src/main.js')],
       env: { ...env, PORT: String(port), ADMIN_PORT: String(adminPort) },
     },
     ipc: true,
@@ -242,7 +242,7 @@ function startWorker(
 ): Promise<Child> {
   return startChild({
     name,
-    program: { command: process.execPath, args: [compiled('workers/main.js')], env },
+    program: { command: process.execPath, args: [...briefly, compiled('workers/main.js')], env },
     ipc: true,
     healthy: () => true,
     healthyDeadlineMs: 30_000,
