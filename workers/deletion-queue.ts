@@ -25,7 +25,8 @@ export function serveDeletions(
 ): DeletionWork {
   const { redis, config } = context;
   let pending = 0;
-  let erasureCheckedAtMs = 0;
+  let roundAddedAtMs = 0;
+  let hiddenCheckedAtMs = 0;
   // Rounds rest while all requests wait for unreachable servers: that may last for hours, and each round reads the whole registry.
   let restsUntilMs = 0;
   const refused = new Set<string>();
@@ -40,14 +41,17 @@ export function serveDeletions(
     // The job has a fixed id: so there is one round at a time, and adding it again changes nothing.
     addRoundIfPending: async () => {
       const before = pending;
-      const { pendingDeletions, hiddenDeletions } = registryKeys;
-      pending = await redis.zcard(pendingDeletions);
-      const onlyHidden = pending === 0 && (await redis.zcard(hiddenDeletions)) > 0;
-      const everyMs = onlyHidden ? erasures.checkEveryMs : erasures.checkWhenIdleEveryMs;
-      if (pending === 0 && performance.now() < erasureCheckedAtMs + everyMs) return;
+      pending = await redis.zcard(registryKeys.pendingDeletions);
+      if (pending === 0) {
+        if (performance.now() < hiddenCheckedAtMs + erasures.checkEveryMs) return;
+        hiddenCheckedAtMs = performance.now();
+        const isIdle = (await redis.zcard(registryKeys.hiddenDeletions)) === 0;
+        if (isIdle && performance.now() < roundAddedAtMs + erasures.checkWhenIdleEveryMs) return;
+      }
       // A new request may not need the unreachable server.
       if (pending === before && performance.now() < restsUntilMs) return;
-      erasureCheckedAtMs = performance.now();
+      roundAddedAtMs = performance.now();
+      hiddenCheckedAtMs = roundAddedAtMs;
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
     },
