@@ -62,14 +62,11 @@ export async function exchangeTable(
   const isRestored = (await readTableIds(client, staging)).get(own) === id;
   if (isRestored) {
     exchanging();
-    await changeDefinition(
-      client,
-      [`${database}.${table}`],
-      `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}`,
-    );
+    await client.command({ query: `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}` });
     exchanged();
   }
-  await changeDefinition(client, [plain], `RENAME TABLE ${staging}.${own} TO ${plain}`);
+  const changed = isRestored ? [plain, `${database}.${table}`] : [plain];
+  await changeDefinition(client, changed, `RENAME TABLE ${staging}.${own} TO ${plain}`);
   // A statement of an earlier process may have been first.
   if ((await readTableIds(client, database)).get(table) !== id)
     throw new BackupFailed('another restore has started');
