@@ -45,7 +45,6 @@ const quick: readonly string[] = [
   'deploy-kubernetes',
   'deploy-systemd',
   'fingerprint',
-  'hot-histogram',
   'imports',
   'local-log',
   'local-setup',
