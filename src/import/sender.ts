@@ -200,41 +200,25 @@ export function createSender(
     if (records.length > counts.bulkEventsMax) return sendHalves(lane, records);
     const sent = bodyOf(lane, records);
     if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
-    return sendBody(
-      lane,
-      sent,
-      Uint32Array.from(records, ({ length }) => length),
-    );
+    return sendBody(lane, sent, records);
   }
 
-  /** Sends a body whose records have these lengths in characters: while it is under way, their texts are not kept beside it. */
-  async function sendBody(lane: Lane, sent: Buffer, lengths: Uint32Array): Promise<Sent> {
-    const answer = await postUntilAnswered(lane, sent, lengths.length > 1);
+  async function sendBody(lane: Lane, sent: Buffer, records: readonly string[]): Promise<Sent> {
+    const answer = await postUntilAnswered(lane, sent, records.length > 1);
     const { status, body, repeats } = answer;
     const isGateway = !isOurs(answer);
     if (status === 200 || (!isGateway && body.errors !== undefined)) {
       const refused = (body.errors ?? []).map(({ index, message }) => ({ index, reason: message }));
-      return { stored: lengths.length - refused.length - repeats, repeats, refused };
+      return { stored: records.length - refused.length - repeats, repeats, refused };
     }
     if (isGateway) refusedBytes = Math.min(refusedBytes, sent.length);
     const { code = '', message = `the service answers ${status}` } = body.err ?? {};
     if (status === 401 || aboutSending.has(code)) throw new ImportError(message);
-    if (lengths.length > 1) return sendHalves(lane, recordsIn(lane, sent, lengths));
+    if (records.length > 1) return sendHalves(lane, records);
     const reason = isGateway
       ? `A gateway before the service answers 413: it accepts no request of ${sent.length} bytes.`
       : message;
     return { stored: 0, repeats: 0, refused: [{ index: 0, reason }] };
-  }
-
-  /** The records that `bodyOf` made a body of. */
-  function recordsIn(lane: Lane, body: Buffer, lengths: Uint32Array): string[] {
-    const text = body.toString('utf8');
-    let end = heads[lane].length - 1;
-    return Array.from(lengths, (length) => {
-      const start = end + 1;
-      end = start + length;
-      return text.slice(start, end);
-    });
   }
 
   async function sendHalves(lane: Lane, records: readonly string[]): Promise<Sent> {
