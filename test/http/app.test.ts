@@ -24,11 +24,16 @@ test('an app accepts events until it is closed, and then nothing of it is left',
   });
   const app = await startApp(config, createLog('api', 'silent'));
   const url = `http://127.0.0.1:${port}`;
+  const metricsUrl = `http://127.0.0.1:${adminPort}/metrics`;
   const isReady = () => fetch(`${url}/health/ready`).then(({ status }) => status === 200);
   await until(isReady, 'it is ready');
   const event = { app_id: sluice.appId, event: 'Opened', identity: 'ada' };
   assert.equal((await post(url, '/api/track', JSON.stringify(event))).status, 200);
+  const metrics = await (await fetch(metricsUrl)).text();
   await app.close();
   await assert.rejects(fetch(`${url}/health/live`));
-  await assert.rejects(fetch(`http://127.0.0.1:${adminPort}/metrics`));
+  await assert.rejects(fetch(metricsUrl));
+  const counted = 'sluice_http_request_duration_seconds_count\\{endpoint="/api/track",status=';
+  assert.match(metrics, new RegExp(`^${counted}"200"\\} 1$`, 'm'));
+  assert.match(metrics, new RegExp(`^${counted}"503"\\} 0$`, 'm'), 'a first 503 is an increase');
 });
