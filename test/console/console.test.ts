@@ -34,7 +34,8 @@ function readQrCode(path: string): string {
   return decodeQR({ width, height: width, data });
 }
 
-const hostile = `<img src=x onerror=alert(1)><b>"'=1+1`;
+/** As long as the name of an environment may be. */
+const hostile = `<img src=x onerror=alert(1)><b>"'=1+1`.padEnd(100, 'W');
 
 let sluice: SluiceHandle;
 let browser: Browser;
@@ -562,9 +563,10 @@ describe('the console', { skip }, () => {
       assert.equal(await page.getByText(text).count(), 0, String(text));
   });
 
-  test('shows hostile names as text, and copies them as CSV that no spreadsheet computes', async () => {
+  test('shows hostile names as text that does not widen a page, and copies them as CSV that no spreadsheet computes', async () => {
     const page = await newPage();
-    await enter(page, sluice, 'hostile@example.com', 'administrator', account.accountId);
+    await enter(page, sluice, `${'hostile.'.repeat(8)}@example.com`, 'operator');
+    await page.getByLabel('Account', { exact: true }).selectOption(account.accountId);
     await openPage(page, 'Keys and access');
     await page.getByLabel('Name of the new key').fill('=HYPERLINK("http://evil.example"); @SUM(1)');
     await page.getByRole('button', { name: 'Create API key' }).click();
@@ -578,6 +580,17 @@ describe('the console', { skip }, () => {
     await page.getByLabel('Environment', { exact: true }).selectOption(String(account.appIds[1]));
     await openPage(page, 'Live');
     await page.getByRole('heading', { name: `What arrives in ${hostile}` }).waitFor();
+    for (const width of [1280, 360]) {
+      await page.setViewportSize({ width, height: 800 });
+      for (const name of ['Live', 'Keys and access', 'Users', 'Data quality', 'Settings']) {
+        await openPage(page, name);
+        await page.getByRole('heading', { level: 1, name }).waitFor();
+        await page.locator('main').getByText('Loading…').first().waitFor({ state: 'detached' });
+        await checkReadable(page, `${name} at ${width}`);
+      }
+      const people = `document.querySelector('.scroll[aria-label=People]')`;
+      assert.ok(await page.evaluate(`${people}.scrollWidth <= ${people}.clientWidth`), `People at ${width}`);
+    }
     assert.deepEqual(faults, []);
   });
 

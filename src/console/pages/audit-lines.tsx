@@ -38,11 +38,7 @@ const columns: readonly TextColumn<AuditEntry>[] = [
     text: (each) => actionText(each.action),
     cell: (each) => <span class="what">{actionText(each.action)}</span>,
   },
-  {
-    title: 'About',
-    text: (each) => aboutOf(each),
-    cell: (each) => aboutOf(each) && <span class="about">{aboutOf(each)}</span>,
-  },
+  { title: 'About', text: aboutOf, isLong: true },
   {
     title: 'Outcome',
     text: (each) => outcomeText(each.outcome),

@@ -57,7 +57,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
               keyOf={({ event }) => event}
               empty={data.length === 0 ? noEvent : 'No event has this name.'}
               columns={[
-                { title: 'Event', text: (each) => each.event, sorts: true },
+                { title: 'Event', text: (each) => each.event, isLong: true, sorts: true },
                 {
                   title: 'Count',
                   text: (each) => each.count,

@@ -36,7 +36,7 @@ export function PersonFound(props: {
   return (
     <>
       <section class="card" aria-label="The user">
-        <h2 class="name">{identities.length === 0 ? props.name : identities.join(' and ')}</h2>
+        <h2>{identities.length === 0 ? props.name : identities.join(' and ')}</h2>
         {identities.length > 1 && (
           <p class="problem">
             {props.name} is not the same user in every environment. Whatever you do here concerns all of them,

@@ -166,9 +166,9 @@ function People({ account }: { readonly account: Account }) {
         keyOf={({ person_id }) => person_id}
         empty="Nobody is here yet. Invite the first person below."
         columns={[
-          { title: 'E-mail', text: (each) => each.email },
+          { title: 'E-mail', text: (each) => each.email, isLong: true },
           { title: 'Role', text: (each) => roleNames[each.role] },
-          { title: 'Account', text: (each) => nameOfAccount(each.account_id) },
+          { title: 'Account', text: (each) => nameOfAccount(each.account_id), isLong: true },
           {
             title: 'State',
             text: stateOf,

@@ -24,6 +24,8 @@ export type TextColumn<Row> = Titled & {
   readonly chip?: (row: Row) => string;
   /** Whether the cells are aligned to the right, so that digits line up. */
   readonly number?: true;
+  /** Whether the text may be so long that it breaks anywhere, before the table scrolls sideways. */
+  readonly isLong?: true;
   /** Whether the column is only copied, since the screen shows it elsewhere. */
   readonly isCopiedOnly?: true;
 };
@@ -37,9 +39,11 @@ type TimeColumn<Row> = Titled & {
 
 function asText<Row>(column: Column<Row>): TextColumn<Row> {
   if (!('time' in column)) {
-    const { chip, text } = column;
-    if (chip === undefined) return column;
-    return { ...column, cell: (row) => <span class={`chip ${chip(row)}`}>{text(row)}</span> };
+    const { chip, isLong, text } = column;
+    if (chip !== undefined)
+      return { ...column, cell: (row) => <span class={`chip ${chip(row)}`}>{text(row)}</span> };
+    if (isLong) return { ...column, cell: (row) => text(row) && <span class="long">{text(row)}</span> };
+    return column;
   }
   const { time, to = 'minute', none, ...titled } = column;
   return {
