@@ -29,6 +29,9 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 /** Settles with the answer; rejects with ApiError. If the session has ended, shows the sign-in. */
 export async function call<Result>(method: Method, path: string, body?: object): Promise<Result> {
   const asker = person.value;
+  const noAnswer = () => {
+    throw new ApiError(0, 'The service does not answer.');
+  };
   const response = await fetch(`/admin/v1${path}`, {
     method,
     headers: {
@@ -37,10 +40,11 @@ export async function call<Result>(method: Method, path: string, body?: object):
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  }).catch(() => {
-    throw new ApiError(0, 'The service does not answer.');
-  });
-  const answer = (await response.json().catch(() => ({}))) as Readonly<Record<string, unknown>>;
+  }).catch(noAnswer);
+  // A proxy may refuse in its own words, and the connection may break off in the middle of an answer.
+  const answer: Readonly<Record<string, unknown>> = await response
+    .json()
+    .catch(response.ok ? noAnswer : () => ({}));
   if (response.ok) return answer as Result;
   const { message } = (answer.err ?? {}) as { message?: string };
   // If somebody else has signed in since the request was sent, the answer does not concern their session.

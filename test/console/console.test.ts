@@ -479,6 +479,16 @@ describe('the console', { skip }, () => {
     assert.ok(room >= needed, `${room} of ${needed}`);
   });
 
+  test('an answer that breaks off is no answer: the page says so and asks again', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'broken@example.com', 'viewer', account.accountId);
+    await page.route(/\/event-names/, (route) => route.fulfill({ body: '[{"event": "Or' }), { times: 1 });
+    await openPage(page, 'Data quality');
+    await page.getByText('The service does not answer.').waitFor();
+    await page.getByText('No event was stored in this time.').waitFor();
+    assert.deepEqual(faults, []);
+  });
+
   test('says that there is no such page, and answers programs in JSON', async () => {
     const page = await newPage();
     await enter(page, sluice, 'lost@example.com', 'viewer', account.accountId);
