@@ -191,7 +191,7 @@ describe('the console', { skip }, () => {
       page,
       dialog.getByRole('button', { name: 'Download what was found of all users' }),
     );
-    assert.deepEqual(csv.split('\r\n'), ['place,records,similar users', '1,1,0', '2,1,0', '3,1,0', '4,0,1']);
+    assert.equal(csv, '\ufeffplace,records,similar users\r\n1,1,0\r\n2,1,0\r\n3,1,0\r\n4,0,1');
     const certificate = await downloaded(
       page,
       dialog.getByRole('link', { name: 'Download the certificate' }),
@@ -434,7 +434,7 @@ describe('the console', { skip }, () => {
         }).then(({ status }) => status)`,
       );
     assert.equal(await submit('batch (2 of 2)', 'other@example.com'), 201);
-    await page.getByLabel('Reference').fill('batch');
+    await page.getByRole('dialog').getByLabel('Reference').fill('batch');
     await page.getByLabel('How many users are deleted?').fill('10001');
     await page.getByRole('button', { name: 'Delete 10,001 users' }).click();
     await page.getByText('10,000 of 10,001 users are submitted.').waitFor();
@@ -470,7 +470,7 @@ describe('the console', { skip }, () => {
     assert.equal(await page.getByLabel('Users, one per line').inputValue(), '');
     await page.getByRole('button', { name: 'Cancel' }).click();
 
-    await page.getByLabel('Name of the request').fill('batch (2 of 2)');
+    await page.getByLabel('Reference').fill('batch (2 of 2)');
     await page.getByRole('button', { name: 'Find' }).click();
     const found = page.getByRole('table', { name: 'Deletions' }).getByRole('row');
     await until(async () => (await found.count()) === 2, 'one is found');

@@ -381,7 +381,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'New deletion' }).click();
     const list = page.getByLabel('Users, one per line');
     await list.fill('a@example.com\nb@example.com');
-    await page.getByLabel('Reference').fill('ticket 7');
+    await page.getByRole('dialog').getByLabel('Reference').fill('ticket 7');
     // The page requests the list of deletions every few seconds, and so notices the end.
     const endSession = async () => {
       await page.context().clearCookies();
@@ -399,7 +399,7 @@ describe('the console', { skip }, () => {
     await signIn('pastes@example.com');
     await list.waitFor();
     assert.equal(await list.inputValue(), 'a@example.com\nb@example.com');
-    assert.equal(await page.getByLabel('Reference').inputValue(), 'ticket 7');
+    assert.equal(await page.getByRole('dialog').getByLabel('Reference').inputValue(), 'ticket 7');
     await signedIn(sluice, 'other@example.com', 'privacy', account.accountId);
     await endSession();
     await signIn('other@example.com');

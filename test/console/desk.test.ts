@@ -100,7 +100,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
       second.getByRole('button', { name: 'Download all as CSV' }).click(),
     ]);
     const csv = readFileSync(await download.path(), 'utf8');
-    assert.match(csv, /^When,Who,What,About,Outcome,From,Request\r\n/);
+    assert.match(csv, /^\ufeffWhen,Who,What,About,Outcome,From,Request\r\n/);
     assert.equal(csv.split('\r\n').length, 3);
     // The second officer closes the case while the first one looks at it.
     await openPage(page, 'Cases');

@@ -55,7 +55,7 @@ function OfDay({ books }: { readonly books: Day }) {
       {wrong.length === 0 ? (
         <p>All records are accounted for.</p>
       ) : (
-        <p role="alert" class="bad">
+        <p role="alert" class="problem">
           {imbalanceOf(wrong.map(({ difference }) => difference))}, first at{' '}
           <Time at={wrong[0]?.minute ?? ''} />. Tell your operator.
         </p>

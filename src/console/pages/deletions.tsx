@@ -50,11 +50,7 @@ export function Deletions({ account }: { readonly account: Account }) {
           work={async () => setReference(wanted.value.trim())}
         >
           <Choice label="State" {...state} options={[['', 'any'], ...Object.entries(states)]} />
-          <Field
-            label="Name of the request"
-            {...wanted}
-            hint="Its reference, exactly as it was given. Empty: any."
-          />
+          <Field label="Reference" {...wanted} hint="Exactly as it was given. Empty: any." />
         </Form>
         <Pages from={deletions} button="Earlier deletions">
           {(pages) => (

@@ -163,6 +163,7 @@ function People({ account }: { readonly account: Account }) {
         from={people}
         caption="People"
         copies
+        first={50}
         keyOf={({ person_id }) => person_id}
         empty="Nobody is here yet. Invite the first person below."
         columns={[

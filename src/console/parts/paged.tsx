@@ -89,7 +89,8 @@ export function DownloadAll<Page, Cursor>(props: {
       cursor = next(page);
     } while (cursor !== undefined && !signal.aborted);
     setLoaded(undefined);
-    if (!signal.aborted) saveFile(`${props.file}.csv`, 'text/csv', csvOf(rows));
+    // Excel takes a file without a byte order mark for ANSI.
+    if (!signal.aborted) saveFile(`${props.file}.csv`, 'text/csv', `\ufeff${csvOf(rows)}`);
   };
   return (
     <>
