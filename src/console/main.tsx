@@ -57,8 +57,10 @@ function Shell({ person: self }: { readonly person: Person }) {
   useEffect(loadAhead, []);
   useEffect(() => {
     document.title = `${page?.title ?? 'No such page'} · Sluice`;
-    // On narrow screens the links do not all fit, so the current one is scrolled into view.
-    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+    // On narrow screens the links do not all fit, so the current one is scrolled into view. After scrollIntoView, Tab would begin at it.
+    const link = document.querySelector<HTMLElement>('nav [aria-current]');
+    const nav = link?.closest('nav');
+    if (link && nav) nav.scrollLeft = link.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
   }, [page]);
   // If this fails, the session continues, so the page must not look signed out.
   const signOut = async () => {

@@ -104,6 +104,8 @@ describe('the console', { skip }, () => {
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     await page.getByRole('button', { name: 'Rotate API key Key 2' }).click();
     await page.getByLabel('The old key ends').selectOption('24h');
+    const { y = 0, height = 0 } = (await page.getByRole('dialog').boundingBox()) ?? {};
+    assert.equal(Math.round(2 * y + height), page.viewportSize()?.height, 'the dialog is in the middle');
     await page.evaluate(
       `globalThis.visited = []; addEventListener('focusin', () => visited.push(${focused}), true)`,
     );
@@ -133,6 +135,8 @@ describe('the console', { skip }, () => {
     await page.reload();
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     assert.ok(!(await page.content()).includes(key));
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(focused), 'Skip to the page');
     assert.deepEqual(faults, []);
   });
 
