@@ -58,14 +58,12 @@ function DueCases({ path }: { readonly path: string }) {
   const late = data.filter(({ due_on }) => due_on < today()).length;
   const near = data.filter(({ due_on }) => due_on <= soon).length - late;
   if (late + near === 0) return null;
-  const texts = [
-    late === 0 ? '' : amountText(late, 'case is late', 'cases are late'),
-    near === 0 ? '' : `${amountText(near, 'case is', 'cases are')} due within ${soonDays} days`,
-  ];
   return (
     <p>
       <a href="/cases" onClick={onLink}>
-        {texts.filter((text) => text !== '').join(', ')}.
+        {late > 0 && <span class="chip bad">{amountText(late, 'case is late', 'cases are late')}</span>}
+        {late > 0 && near > 0 && ' '}
+        {near > 0 && `${amountText(near, 'case is', 'cases are')} due within ${soonDays} days.`}
       </a>
     </p>
   );

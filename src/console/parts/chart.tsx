@@ -20,7 +20,7 @@ type Lines = {
   readonly lines: readonly Line[];
 };
 
-const heightPx = 240;
+const heightPx = 220;
 /** Space for the ticks and gaps beside the numbers of the axis. */
 const besideNumbersPx = 20;
 
@@ -166,7 +166,7 @@ function draw(
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
         // Wide enough for the longest text.
-        { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, step_seconds)) },
+        { ...axis, space: 80, size: 30, values: (_, ticks) => ticks.map((at) => timeText(at, step_seconds)) },
         {
           ...axis,
           size: ({ ctx }, texts) => {
