@@ -2,6 +2,7 @@
 // has a panel in deploy/grafana/dashboard.json; an alert on it needs a rule, its test and a section of the runbook.
 
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { HotHistogram } from './hot-histogram.js';
 import { Counter, Gauge, Histogram, Registry, register } from './packages/prom-client.js';
 
 /** The metrics of this process: all that name no other registry. */
@@ -72,7 +73,7 @@ export const requestsFailed = new Counter({
   labelNames: ['path'],
 });
 
-export const requestSeconds = new Histogram({
+export const requestSeconds = new HotHistogram({
   name: 'sluice_http_request_duration_seconds',
   help: 'Time of a request, from its headers to its answer, by the path of its route and the status.',
   labelNames: ['endpoint', 'status'],
@@ -98,17 +99,17 @@ export const processLagSeconds = new Gauge({
   aggregator: 'max',
 });
 
-export const commitRecords = new Histogram({
+export const commitRecords = new HotHistogram({
   name: 'sluice_commit_records',
   help: 'Records in one commit.',
   buckets: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
-});
+}).of({});
 
-export const commitSeconds = new Histogram({
+export const commitSeconds = new HotHistogram({
   name: 'sluice_commit_seconds',
   help: 'Time of one commit, from when it is sent to its answer, including attempts that had to be repeated.',
   buckets: [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 2],
-});
+}).of({});
 
 export const commitRepeats = new Counter({
   name: 'sluice_commit_repeats_total',

@@ -43,7 +43,7 @@ const rooms: readonly string[] = [
 const wiring =
   /^(src\/(main|app|api-context|routes|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
 const process_ =
-  /^src\/(config(-\w+)?|tuning|log|metrics|crash-point|batches|concurrency|spare-buffers|repeat|wait)\.ts$/;
+  /^src\/(config(-\w+)?|tuning|log|metrics|hot-histogram|crash-point|batches|concurrency|spare-buffers|repeat|wait)\.ts$/;
 
 function roomOf(file: string): number {
   if (wiring.test(file)) return rooms.indexOf('wiring');

@@ -45,6 +45,7 @@ const quick: readonly string[] = [
   'deploy-kubernetes',
   'deploy-systemd',
   'fingerprint',
+  'hot-histogram',
   'imports',
   'local-log',
   'local-setup',

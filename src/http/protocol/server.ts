@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { AdministrationError } from '../../contract/errors.js';
 import { rejection } from '../../contract/outcomes.js';
+import type { Buckets } from '../../hot-histogram.js';
 import type { Log } from '../../log.js';
 import { requestSeconds } from '../../metrics.js';
 import { type CallerAddress, createCallerAddress } from './caller-address.js';
@@ -108,12 +109,17 @@ function addRoutes(
 
 /** Measures how long requests of a path take, by the status of their answers. */
 function timeOf(path: string): (status: number, ms: number) => void {
-  const byStatus: (ReturnType<typeof requestSeconds.labels> | undefined)[] = [];
-  // The alerts' series exist from the start: otherwise a rate would miss the first 503, with which its series begins.
-  if (/^\/(api|v1)\//.test(path)) requestSeconds.zero({ endpoint: path, status: '503' });
+  const byStatus: (Buckets | undefined)[] = [];
+  // These series exist from the start: otherwise a rate would miss the first 503, with which its series begins.
+  for (const status of [200, 503])
+    byStatus[status] = requestSeconds.of({ endpoint: path, status: `${status}` });
   return (status, ms) => {
-    byStatus[status] ??= requestSeconds.labels({ endpoint: path, status: `${status}` });
-    byStatus[status].observe(ms / 1_000);
+    let buckets = byStatus[status];
+    if (buckets === undefined) {
+      buckets = requestSeconds.of({ endpoint: path, status: `${status}` });
+      byStatus[status] = buckets;
+    }
+    buckets.observe(ms / 1_000);
   };
 }
 
