@@ -192,7 +192,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
   });
 
   test('a certificate is a page to print with words instead of ids, and anybody sees whether its file is genuine', async () => {
-    const page = await newPage();
+    const page = await newPage(1280, 'Asia/Kolkata');
     await enter(page, sluice, 'printer@desk.example', 'privacy', account.accountId);
     const app_id = account.appIds[1];
     const deleted = 'gone@desk.example';
@@ -220,6 +220,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     const text = String(await paper.locator('main').textContent());
     assert.match(text, /AccountShop/);
     assert.match(text, /Byprinter@desk\.example/);
+    assert.match(text, /Complete[^,]+, \d{4}, [\d:]+\s[AP]M GMT\+5:30/u);
     assert.match(text, /Stagingevents1/);
     assert.match(text, /Countedevents, user properties, records set aside, identifications/);
     await checkReadable(paper, 'The certificate');

@@ -92,7 +92,7 @@ function CertificateText(props: {
   readonly asker?: string;
 }) {
   const { certificate: said, account, asker } = props;
-  const time = (at: string | undefined) => at && <Time at={at} to="second" />;
+  const time = (at: string | undefined) => at && <Time at={at} to="zone" />;
   return (
     <>
       <Facts

@@ -9,6 +9,8 @@ const timeForms = {
   day: { dateStyle: 'medium' },
   minute: { dateStyle: 'medium', timeStyle: 'short' },
   second: { dateStyle: 'medium', timeStyle: 'medium' },
+  /** With the zone, which paper needs. */
+  zone: { dateStyle: 'medium', timeStyle: 'long' },
 } as const;
 
 /** A time in the reader's zone, to the minute unless `to` says otherwise; in UTC on hover. */
