@@ -147,6 +147,8 @@ test('a proposal whose confirmation failed waits again; the proposal of a remove
   const { person_id } = (await leaving.ask('GET', '/session')).body.person as { person_id: string };
   await submit(leaving, users);
   await sluice.admin('people', 'remove', person_id);
+  // With the same right in another account.
+  await signedIn(sluice, 'leaving@example.com', 'privacy', other.accountId);
   assert.equal((await submit(second, users)).status, 202, 'it is proposed anew');
   assert.equal((await submit(first, users)).status, 201);
 });

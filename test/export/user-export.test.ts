@@ -728,7 +728,7 @@ test('the rows of a few users, and who looks like them, are found without readin
   }
 });
 
-test('a download ends when its reader is removed, signs out or lacks a second factor, or its key is revoked, and not before', async () => {
+test('a download ends when its reader is removed, signs out or lacks a second factor, its key is revoked or its environment is no longer main, and not before', async () => {
   const people = ['stays', 'signs out', 'is removed'].map(async (what) => {
     const email = `${what.replace(' ', '-')}@example.com`;
     return { email, page: await signedIn(sluice, email, 'privacy', account.accountId) };
@@ -772,15 +772,26 @@ test('a download ends when its reader is removed, signs out or lacks a second fa
     }
     return true;
   };
-  const ends = { deadlineMs: userExports.stalledMsMax - 5_000, what: 'its query is ended' };
-  await until(isEnded, ends);
-  const lacking = await begin(ofPerson(stays));
+  await until(isEnded, { deadlineMs: userExports.stalledMsMax - 5_000, what: 'its query is ended' });
+
+  isSlow = true;
+  const [former = '', next = ''] = second.appIds;
+  const { api_key: apiKey } = (await sluice.admin('keys', 'create', former)) as { api_key: string };
+  const others = [
+    await begin(ofPerson(stays)),
+    await begin({
+      url: `${sluice.baseUrl}${exportPath}/${ownExport}/data`,
+      headers: { authorization: `Bearer ${await getToken(sluice, { ...second, apiKey })}` },
+    }),
+  ];
+  const cutOff = others.map((reply) => readRest(reply, slowly));
   const requireFactor = (second_factor: string) =>
     sluice.admin('accounts', 'set', account.accountId, '--second-factor', second_factor);
   await requireFactor('required');
-  await until(isEnded, ends);
+  await sluice.admin('environments', 'set', next, '--main');
+  ended.push(...(await within(Promise.all(cutOff), 60_000)));
   await requireFactor('optional');
-  for (const { isWhole, tail } of [...ended, await readRest(removed), await readRest(lacking)]) {
+  for (const { isWhole, tail } of [...ended, await readRest(removed)]) {
     assert.equal(isWhole, false);
     assert.doesNotMatch(tail, /"kind":"end"/);
   }
