@@ -594,6 +594,9 @@ describe('the console', { skip }, () => {
     await page.getByLabel('Environment', { exact: true }).selectOption(String(account.appIds[1]));
     await openPage(page, 'Live');
     await page.getByRole('heading', { name: `What arrives in ${hostile}` }).waitFor();
+    await openPage(page, 'Keys and access');
+    await page.getByRole('heading', { name: `Who may write to ${hostile}` }).waitFor();
+    assert.equal(await page.getByRole('heading', { name: /^Who may write to/ }).count(), 1);
     for (const width of [1280, 360]) {
       await page.setViewportSize({ width, height: 800 });
       for (const name of ['Live', 'Keys and access', 'Users', 'Data quality', 'Settings']) {

@@ -1,9 +1,11 @@
 // Keys and access of an account: its app_ids, its API keys, and who may write to its environments.
 
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
+import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
 import { Copy, Help, Loaded, Secret } from '../parts/parts.js';
@@ -17,7 +19,8 @@ type ApiKey = Answer<'listKeys'>[number];
 type WriteKey = Answer<'listWriteKeys'>[number];
 
 export function Security({ account }: { readonly account: Account }) {
-  const main = account.environments.find((environment) => environment.main);
+  const main = account.environments.find((each) => each.main);
+  const { environment, field } = useEnvironment(account);
   return (
     <>
       <h1>Keys and access</h1>
@@ -53,9 +56,9 @@ export function Security({ account }: { readonly account: Account }) {
       </section>
       {main !== undefined && <ApiKeys key={main.app_id} environment={main} />}
       <Callback account={account} />
-      {account.environments.map((environment) => (
-        <Writing key={environment.app_id} environment={environment} />
-      ))}
+      {environment !== undefined && (
+        <Writing key={environment.app_id} environment={environment} choice={field} />
+      )}
     </>
   );
 }
@@ -204,8 +207,8 @@ function Rotate(props: {
 }
 
 /** Who may write to an environment: its write keys, and the origins of its pages. */
-function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
-  const { app_id, name } = environment;
+function Writing(props: { readonly environment: EnvironmentOfList; readonly choice: ComponentChildren }) {
+  const { app_id, name } = props.environment;
   const path = `/environments/${part(app_id)}`;
   const settings = useResource<Answer<'showEnvironment'>>(path);
   const keys = useResource<Answer<'listWriteKeys'>>(`${path}/write-keys`);
@@ -215,6 +218,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
   return (
     <section class="card">
       <h2>Who may write to {name}</h2>
+      {props.choice}
       <Loaded from={settings}>
         {(data) => (
           <>
