@@ -24,6 +24,7 @@ import {
   untilComplete,
   untilStored,
 } from '../harness/deletion.js';
+import { freePort } from '../harness/free-port.js';
 import { paths, post } from '../harness/ingestion.js';
 import { startMigratedServers } from '../harness/migrated-database.js';
 import { withRedis } from '../harness/redis-client.js';
@@ -648,9 +649,13 @@ test('refuses servers in another order, a server named twice, and one server too
   );
 });
 
+let workerUrl = '';
+
 /** Asserts that nothing of these servers is stored or read while the processes know that their URLs lead elsewhere; then `heal`. */
 async function assertUnused(identity: string, wrong: readonly number[], fault: RegExp, heal: () => unknown) {
   await until(async () => fault.test(await missingOf(sluice)), 'readiness names the server');
+  const ofWorker = () => fetch(`${workerUrl}/health/ready`).then((reply) => reply.text());
+  await until(async () => fault.test(await ofWorker()), 'so does that of the worker');
   assert.deepEqual(await statusesThatNeedAllRows(sluice), [503, 503]);
   for (const appId of wide.appIds) await sendEvents(sluice, appId, 'stay', [{ identity }]);
   const stored = async () => (await counts(`stored_events WHERE identity = '${identity}'`)).join();
@@ -671,7 +676,9 @@ test('while an address leads to another server, nothing is stored, read or count
   const env = inOrder(first.url, atPort(second.url, proxy.port), third.url);
   for (const process of [...sluice.api, ...former.workers]) await process.stop();
   const api = await startApiOf(sluice, env);
-  const worker = await former.addWorker(env);
+  const workerPort = await freePort();
+  const worker = await former.addWorker({ ...env, WORKER_ADMIN_PORT: String(workerPort) });
+  workerUrl = `http://127.0.0.1:${workerPort}`;
   // At its start it would refuse the wrong server.
   await until(() => worker.output().includes('"working"'), 'the worker works');
   sluice = { ...sluice, env, api: [api], baseUrl: api.baseUrl, adminUrl: api.adminUrl };
