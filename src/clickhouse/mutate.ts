@@ -12,7 +12,7 @@ export class MutationFailed extends Error {}
 
 export type Removal = {
   readonly condition: string;
-  /** A name that occurs in this mutation's text and in no other's. */
+  /** A name that occurs in this mutation's text. No other one with it may be running; of those that are done, the newest counts. */
   readonly mark: string;
   /** Conditions for the same rows in each partition that has some: the mutation then leaves the others unread. */
   readonly byPartition?: ReadonlyMap<string, string>;

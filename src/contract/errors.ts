@@ -13,6 +13,9 @@ export class Unavailable extends Fault {
   readonly outcome = 'overloaded';
 }
 
+/** No slot became free in time, so nothing has begun. */
+export class Busy extends Unavailable {}
+
 export class NotPossible extends Fault {
   readonly outcome = 'not_possible';
 }

@@ -104,7 +104,9 @@ function inOrder(one: string, other: string): number {
 
 /** Whether a file is data, not something that systems or imports leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
 function isVisible(name: string): boolean {
-  return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_|sluice-import\.)/.test(name);
+  return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_|sluice-import\.(state|rejects\.ndjson)(\.|$))/.test(
+    name,
+  );
 }
 
 function isZip(name: string, path: string): boolean {

@@ -14,10 +14,11 @@ import { commands } from '../../src/admin/commands.js';
 import { readParameters } from '../../src/admin/parameters.js';
 import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { NoRoom } from '../../src/clickhouse/definitions.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { markerRows } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
-import { AdministrationError, StateNotLoaded } from '../../src/contract/errors.js';
+import { AdministrationError, Busy, StateNotLoaded } from '../../src/contract/errors.js';
 import { loads } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
@@ -860,6 +861,24 @@ test('what an earlier build has left uncopied reaches ClickHouse', async () => {
   const [row] = await counts.json<Record<string, string>>();
   assert.deepEqual([row?.requests, row?.names, row?.lines].map(Number), [1, 1, 2]);
   assert.deepEqual(await redis.keys('{registry}:*mirrored'), []);
+});
+
+test('the audit log calls an action refused only if it has not begun', async () => {
+  await load();
+  const action = { action: 'sign_in', details: {} } as const;
+  const outcomeOf = async (address: string, error: Error) => {
+    const actor = { kind: 'command_line', name: 'ada', address } as const;
+    const failing = audited({ redis, clickhouse, log }, actor, action, () => Promise.reject(error));
+    await assert.rejects(failing, error);
+    await copyChanges(redis, clickhouse);
+    const rows = await clickhouse.query({
+      query: `SELECT outcome FROM audit_log WHERE address = '${address}' AND stage = 1`,
+      format: 'JSONEachRow',
+    });
+    return (await rows.json<{ outcome: string }>()).map(({ outcome }) => outcome);
+  };
+  assert.deepEqual(await outcomeOf('without a slot', new Busy('try again')), ['refused']);
+  assert.deepEqual(await outcomeOf('in a later step', new NoRoom('a move', 'default', 1, 2)), ['unknown']);
 });
 
 test('a table that ClickHouse does not write into holds up no other kind of second copy', async () => {

@@ -752,13 +752,15 @@ test('a folder stands for its files, not for those that imports keep in it', asy
   mkdirSync(join(folder, 'own'));
   put('own/rows.ndjson', '{"user":"ada"}\n{"user":7.5}\n');
   put('own/sluice-import.state', '{}\n');
+  put('own/sluice-import.rejects.ndjson', '{"user":"refused by another import"}\n');
+  put('own/sluice-import.ndjson', '{"user":"eve"}\n');
   const args = ['--event', 'x', '--identity', 'user', ...to(newAppId())];
   const command = [...args, '--state', 'own/s', '--rejects', 'own/r'];
   for (const word of ['own', 'own/*', 'own']) {
     const { counts, words } = await run([word, ...command]);
-    assert.deepEqual(counts, { read: 2, stored: 1, repeats: 0, refused: 1 }, words);
+    assert.deepEqual(counts, { read: 3, stored: 2, repeats: 0, refused: 1 }, words);
   }
-  assert.match((await run(['own', ...command, '--dry-run'])).words, /dry run: 2 rows read/);
+  assert.match((await run(['own', ...command, '--dry-run'])).words, /dry run: 3 rows read/);
 });
 
 test('a full disk ends an import with one line, and the same command continues exactly there', async () => {

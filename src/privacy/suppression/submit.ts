@@ -3,7 +3,7 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { createPlaces } from '../../concurrency.js';
-import { Fault, Unavailable } from '../../contract/errors.js';
+import { Busy, Fault } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { suppressionSchema } from '../../contract/schemas.js';
@@ -50,7 +50,7 @@ export class NotStoredYet extends Fault {
 const changeLost = 'the change of the suppressions is no longer in Redis';
 
 /** Other changes of the account, or of all accounts, have not ended in time. */
-class TooManyChanges extends Unavailable {
+class TooManyChanges extends Busy {
   override readonly toCallers = 'Nothing was stored: too many changes of suppressed users at once.';
 
   constructor() {

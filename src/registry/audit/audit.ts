@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { AuditAction } from '../../contract/audit-actions.js';
-import { AdministrationError, StateNotLoaded, Unavailable } from '../../contract/errors.js';
+import { AdministrationError, Busy, StateNotLoaded, Unavailable } from '../../contract/errors.js';
 import { audit } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -89,7 +89,10 @@ export async function audited<Result>(
 }
 
 function outcomeByDefault(error: unknown): AuditOutcome {
-  return error instanceof AdministrationError || error instanceof Unavailable ? 'refused' : 'unknown';
+  // A lack of room and the like may end a later step of an action, after earlier ones were done.
+  return [AdministrationError, StateNotLoaded, Busy].some((kind) => error instanceof kind)
+    ? 'refused'
+    : 'unknown';
 }
 
 function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLine {
