@@ -4,7 +4,7 @@ import { readRows } from './answers.js';
 import { anySize, type ClickHouseClient, insertRows } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { commandLong } from './long-statement.js';
-import { scratchDatabase } from './tables.js';
+import { planTable, scratchDatabase, takenBy } from './tables.js';
 
 /** The tables of a database that hold rows, with their ids: views and tables in memory do not count. */
 export async function readTableIds(
@@ -45,8 +45,6 @@ export type Exchange = {
   readonly owner: string;
 };
 
-const takenBy = '_taken_by_';
-
 /**
  * Exchanges a restored table with the one in use. Only one process at a time may call it. A late statement of an earlier process would
  * exchange them back. So each process first renames the restored table to a name of its own, and a statement with another name finds
@@ -84,8 +82,6 @@ export async function takeTablesOver(client: ClickHouseClient, staging: string):
       );
   }
 }
-
-const planTable = 'restore_plan';
 
 /**
  * Records the plan of a restore beside the restored tables, since Redis may be emptied before the restore has ended. Earlier plans stay: a

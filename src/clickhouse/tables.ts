@@ -86,3 +86,7 @@ export const eventIdInRow = '^\\["[0-9]+","([0-9a-f]{32})"';
 export function scratchDatabase(database: string): string {
   return `${database}_scratch`;
 }
+
+/** Names in the database in which a backup is restored (`staging.ts`): of the plan, and between a table's name and that of its process. */
+export const planTable = 'restore_plan';
+export const takenBy = '_taken_by_';

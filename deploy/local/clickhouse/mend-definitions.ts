@@ -23,7 +23,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { scratchDatabase } from '../../../src/clickhouse/tables.js';
+import { planTable, scratchDatabase, takenBy } from '../../../src/clickhouse/tables.js';
 import { clickhousePasswordFile } from '../../../src/config.js';
 import { mendMsMax } from './limits.js';
 
@@ -35,14 +35,18 @@ export type Mended = {
 };
 
 /**
- * Tables of one round, run, export or move, and those that a migration or its next run creates again. They can be dropped without loss: a
- * table whose definition was never written has no rows that are not elsewhere.
+ * Tables of one round, run, export or move, those that a restore reads from a backup only to look at them, and those that a migration or
+ * its next run creates again. They can be dropped without loss: a table whose definition was never written has no rows that are not
+ * elsewhere.
  */
-const temporary = /^(local_|next_|shard_\d+_is_moved_by$)/;
+const temporary = /^(local_|next_|later_|_tmp_|shard_\d+_is_moved_by$|end_mark$|registry_of_backup$)/;
 
-/** The engine creates this function if there are several servers, so no migration does. */
-const serverNumber =
-  "ATTACH TABLE _ UUID '00000000-0000-0000-0000-000000000000'\n(\n    `number` UInt16,\n    `deployment` String\n)\nENGINE = MergeTree\nORDER BY number\nSETTINGS fsync_after_insert = 1, index_granularity = 8192\n";
+const noId = "ATTACH TABLE _ UUID '00000000-0000-0000-0000-000000000000'";
+/** Tables that no migration creates: of several servers, and the plan of a restore. */
+const ofNoMigration = {
+  server_number: `${noId}\n(\n    \`number\` UInt16,\n    \`deployment\` String\n)\nENGINE = MergeTree\nORDER BY number\nSETTINGS fsync_after_insert = 1, index_granularity = 8192\n`,
+  [planTable]: `${noId}\n(\n    \`plan\` String\n)\nENGINE = MergeTree\nORDER BY tuple()\nSETTINGS fsync_after_insert = 1, fsync_part_directory = 1, index_granularity = 8192\n`,
+};
 
 /**
  * Mends what is damaged in an engine's folder, while no engine has it open. `database`: the service's database; backups are restored beside
@@ -71,10 +75,10 @@ export async function mendDefinitions(path: string, database: string): Promise<M
       .map((file) => file.slice(0, -'.sql'.length));
     const lasting = damaged.filter((table) => !temporary.test(table));
     const made = lasting.length === 0 ? new Map<string, string>() : await makeDefinitions(name);
-    made.set('server_number', serverNumber);
+    for (const [table, definition] of Object.entries(ofNoMigration)) made.set(table, definition);
     for (const table of damaged) {
       const file = join(folder, `${table}.sql`);
-      const definition = made.get(table);
+      const definition = made.get(table.split(takenBy)[0] ?? '');
       if (temporary.test(table)) {
         rmSync(file);
         rmSync(linkOf(path, name, table), { force: true });
