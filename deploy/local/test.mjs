@@ -27,7 +27,6 @@ const testPrograms = [
     package: 'chromium-headless-shell',
     usedBy: ['harness/browser.js'],
   },
-  { program: 'chromium', package: 'chromium', usedBy: ['harness/undriven-browser.js'] },
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
   { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js', 'byWrk'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },

@@ -8,9 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
 import { snippet } from '../../src/libraries/client/web/snippet.js';
-import { faultsOf, wholeBrowser, withoutBrowser } from '../harness/browser.js';
-import { startUndrivenBrowser } from '../harness/undriven-browser.js';
-import { gate, until } from '../harness/wait.js';
+import { faultsOf, withoutBrowser } from '../harness/browser.js';
 import { clientRig, type StoredRow } from '../support/client-page.js';
 import { test } from '../support/test.js';
 
@@ -18,11 +16,6 @@ const rig = await clientRig();
 
 describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
   const namesOf = (rows: readonly { event: string }[]) => rows.map((row) => row.event);
-  const sentNames = (appId: string) =>
-    rig.front
-      .batches(appId)
-      .filter(({ status = 200 }) => status === 200)
-      .flatMap(({ messages }) => messages.flatMap(({ event }) => event ?? []));
 
   describe('page views', { concurrency: 1 }, () => {
     const addressesOf = (rows: readonly StoredRow[]) =>
@@ -67,82 +60,6 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       ]);
       assert.ok(rows.some(({ properties }) => properties.title === 'Replaced'));
       assert.deepEqual(faults, []);
-    });
-
-    test('come once more when the browser shows a page again from its cache', {
-      skip: withoutBrowser(wholeBrowser),
-    }, async (t) => {
-      const appId = rig.newAppId(t);
-      const { opened: left, open: leave } = gate();
-      const allowed = { status: 200, headers: { 'access-control-allow-origin': '*' } };
-      const report = `/shown-again?${appId}`;
-      rig.front.treatPath('/leave', async () => {
-        await left;
-        return allowed;
-      });
-      rig.front.treatPath(report, () => allowed);
-      const next = rig.put('<!doctype html><script>addEventListener("load", () => history.back())</script>');
-      const script = snippet({ appId, baseUrl: rig.front.url, intervalMs: 100 });
-      const start = rig.put(`<!doctype html><title>Kept</title><script>${script}</script>
-        <script>
-          addEventListener('pageshow', ({ persisted }) => {
-            if (!persisted) return;
-            sluice.track('Shown again');
-            sluice.flush().then(() => fetch('${rig.front.url}${report}'));
-          });
-          // A request that is still under way would keep the page out of the cache.
-          addEventListener('load', () => sluice.flush().then(() => fetch('${rig.front.url}/leave'))
-            .then(() => { location.href = '${next}'; }));
-        </script>`);
-      const browser = await startUndrivenBrowser(start);
-      t.after(() => browser.stop());
-      await until(() => sentNames(appId).length === 1, 'the first view is sent');
-      leave();
-      await until(
-        () => rig.front.seen.some(({ path }) => path === report),
-        'the page is shown again as it was',
-      );
-      const rows = await rig.stored(appId, 3);
-      assert.deepEqual(namesOf(rows).sort(), ['Page View', 'Page View', 'Shown again']);
-      const [one, two] = rows.filter(({ event }) => event === 'Page View');
-      assert.deepEqual([one?.properties.url, two?.properties.url], [start, start]);
-      assert.equal(one?.user_id, two?.user_id);
-    });
-
-    test('a prerendered page records and sends nothing until it is shown, then its view and calls once', {
-      skip: withoutBrowser(wholeBrowser),
-    }, async (t) => {
-      const appId = rig.newAppId(t);
-      const { opened: shown, open: show } = gate();
-      const allowed = { status: 200, headers: { 'access-control-allow-origin': '*' } };
-      rig.front.treatPath('/shown', async () => {
-        await shown;
-        return allowed;
-      });
-      // The page reports when the library has been loaded for longer than its interval.
-      const report = `<script>sluice.track('Called'); sluice.flush(); addEventListener('load', () => setTimeout(() => {
-        fetch('${rig.front.url}/loaded?' + document.prerendering + '&' + sluice.droppedCount + '&' + sluice.userId, { mode: 'no-cors' });
-      }, 500))</script>`;
-      const script = `<script>${snippet({ appId, baseUrl: rig.front.url, intervalMs: 100 })}</script>`;
-      const target = rig.put(`<!doctype html><title>Next</title>${script}${report}`);
-      const rules = JSON.stringify({
-        prerender: [{ source: 'list', urls: [target], eagerness: 'immediate' }],
-      });
-      const start =
-        rig.put(`<!doctype html><title>Start</title><script type="speculationrules">${rules}</script>
-        <script>fetch('${rig.front.url}/shown').then(() => { location.href = '${target}'; });</script>`);
-      const browser = await startUndrivenBrowser(start);
-      t.after(() => browser.stop());
-      const loaded = await until(
-        () => rig.front.seen.find((one) => one.path.startsWith('/loaded')),
-        'the page is prerendered',
-      );
-      assert.equal(loaded.path, '/loaded?true&0&undefined');
-      assert.equal(rig.front.batches(appId).length, 0);
-      show();
-      const rows = await rig.stored(appId, 2);
-      assert.deepEqual(namesOf(rows).sort(), ['Called', 'Page View']);
-      assert.ok((rig.front.batches(appId)[0]?.atMs ?? 0) > loaded.atMs);
     });
   });
 

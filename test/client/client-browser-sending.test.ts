@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Page } from 'playwright-core';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { crash, withoutBrowser } from '../harness/browser.js';
 import { gate, until } from '../harness/wait.js';
@@ -196,69 +195,6 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
       });
     }
 
-    test('tabs that open at once on a first visit are one user in one session', async (t) => {
-      const appId = rig.newAppId(t);
-      const context = await rig.browser.newContext();
-      const head = `<script>${watchStorage}; var probing = probe();</script>`;
-      const tabs = await Promise.all([1, 2].map(() => rig.open({ appId, context, head, pageViews: true })));
-      const rows = await rig.stored(appId, 2);
-      assert.equal(rows.length, 2);
-      for (const tab of tabs) await tab.evaluate('clearInterval(probing)');
-      const sawEachOther = async () => (await latestSeenMs(tabs)) < clientLimits.settleMs / 3;
-      if (await sawEachOther()) {
-        assert.deepEqual(
-          [...new Set(rows.map((row) => row.user_id))],
-          [(await userOf(tabs[0] as Page)).userId],
-        );
-        assert.equal(new Set(rows.map((row) => row.session_id)).size, 1);
-      }
-
-      // When the storage is emptied, a tab sends again whatever it has no answer for.
-      for (const tab of tabs) await tab.evaluate('sluice.flush()');
-      rig.front.treat(appId, answerLate);
-      // Many more first visits, all in the same millisecond, which loading pages seldom hit.
-      const users = new Set<string>();
-      const judged: number[] = [];
-      const judgedMin = 5;
-      let rounds = 0;
-      for (; rounds < 15 || (judged.length < judgedMin && rounds < 60); rounds += 1) {
-        const round = rounds;
-        await tabs[0]?.evaluate('localStorage.clear()');
-        await Promise.all(tabs.map((tab) => tab.waitForFunction('localStorage.length === 0')));
-        const at = Date.now() + 150;
-        const calls = tabs.map((tab, n) =>
-          tab.evaluate(`new Promise((resolve) => setTimeout(() => {
-              while (Date.now() < ${at});
-              sluice.track('Round ${round}', { tab: ${n} });
-              probing = probe();
-              resolve(sluice.flush());
-            }))`),
-        );
-        await Promise.all(calls);
-        for (const tab of tabs) await tab.evaluate('clearInterval(probing)');
-        users.add((await userOf(tabs[0] as Page)).userId);
-        if (await sawEachOther()) judged.push(round);
-      }
-      const all = await rig.stored(appId, 2 + 2 * rounds);
-      assert.equal(all.length, 2 + 2 * rounds);
-      t.diagnostic(`the tabs saw each other in time in ${judged.length} of ${rounds} rounds`);
-      assert.ok(judged.length >= judgedMin);
-      for (let round = 0; round < rounds; round += 1) {
-        const own = all.filter(({ event }) => event === `Round ${round}`);
-        assert.equal(own.length, 2);
-        if (!judged.includes(round)) continue;
-        assert.equal(own[0]?.user_id, own[1]?.user_id, `one user in round ${round}`);
-        assert.equal(own[0]?.session_id, own[1]?.session_id, `one session in round ${round}`);
-      }
-      assert.equal(users.size, rounds);
-      const inJudged = new Set(judged.map((round) => `Round ${round}`));
-      const sent = taken(appId)
-        .flatMap(({ messages }) => messages)
-        .filter(({ event }) => inJudged.has(event ?? ''))
-        .map(({ id }) => id);
-      assert.equal(sent.length, 2 * judged.length, 'no message was sent twice');
-    });
-
     test('another tab sends the messages that wait in a crashed tab, exactly once', async (t) => {
       const appId = rig.newAppId(t);
       const context = await rig.browser.newContext();
@@ -274,29 +210,3 @@ describe('sending from a browser', { skip: withoutBrowser(), concurrency: 2 }, (
     });
   });
 });
-
-/** Makes a tab measure how late it sees another tab's writes, and write something itself. */
-const watchStorage = `
-  window.lateMs = 0;
-  addEventListener('storage', ({ key, newValue }) => {
-    if (key === 'probe' && newValue !== null) lateMs = Math.max(lateMs, Date.now() - Number(newValue));
-  });
-  window.probe = () => {
-    const write = () => localStorage.setItem('probe', Date.now());
-    write();
-    return setInterval(write, 50);
-  }`;
-
-/**
- * How late a tab saw another one's write since the last call. Tabs that open at once are certainly one user only if they saw each other's
- * writes in time, which a process that pauses does not.
- */
-async function latestSeenMs(tabs: readonly Page[]): Promise<number> {
-  const names = tabs.map((_, n) => `seen ${n}`);
-  await Promise.all(tabs.map((tab, n) => tab.evaluate(`localStorage.setItem('${names[n]}', '')`)));
-  // All writes have one order, so a tab that sees these has seen the others.
-  const all = names.map((name) => `localStorage.getItem('${name}') !== null`).join(' && ');
-  await Promise.all(tabs.map((tab) => tab.waitForFunction(all)));
-  const late = await Promise.all(tabs.map((tab) => tab.evaluate<number>('[lateMs, (lateMs = 0)][0]')));
-  return Math.max(...late);
-}

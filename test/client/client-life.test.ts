@@ -37,7 +37,6 @@ function createLife() {
     now: browser.clock.now,
     idleMs,
     isStored: (name) => browser.server.events().includes(name),
-    isExact: true,
   });
   /** The user that all tabs have, as long as storage works. */
   let user: ShownUser | undefined;

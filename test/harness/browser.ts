@@ -14,7 +14,7 @@ const shell: BrowserProgram = {
 /** The browser of visitors. Unlike the shell it has a back/forward cache. */
 export const wholeBrowser: BrowserProgram = { path: '/usr/bin/chromium', package: 'chromium' };
 
-export const browserFlags = [
+const browserFlags = [
   '--no-sandbox',
   '--disable-gpu',
   '--disable-quic',

@@ -15,8 +15,7 @@ export type Network =
   | 'answers for none'
   | 'busy'
   | 'asks to wait'
-  | 'answers in HTML'
-  | 'hangs';
+  | 'answers in HTML';
 
 export type Step =
   | { readonly do: 'track' | 'reset' | 'optOut' | 'optIn' | 'open' | 'leave' | 'crash'; readonly tab: number }
@@ -98,8 +97,6 @@ export type LifeWorld = {
   now(): number;
   readonly idleMs: number;
   isStored(name: string): boolean;
-  /** Whether every other event has certainly not arrived and is not on its way. */
-  readonly isExact: boolean;
 };
 
 /** The model of one life. Tests report each call to it after the call. */
@@ -199,7 +196,7 @@ export function createLifeModel(world: LifeWorld) {
       for (const event of events) {
         if (isStored(event)) continue;
         event.mayBeLost = true;
-        if (world.isExact && !storageFailed) event.isUnwanted = true;
+        if (!storageFailed) event.isUnwanted = true;
       }
     },
     storageIsFull(): void {
