@@ -11,7 +11,7 @@ import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { freePort } from '../harness/free-port.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { ConsolePage, password, signedIn } from '../support/console.js';
+import { password, signedIn } from '../support/console.js';
 import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 import { client, startProvider, type TestProvider } from '../support/provider.js';
 import { test } from '../support/test.js';
@@ -276,77 +276,6 @@ describe('the console', { skip }, () => {
     await page.getByRole('dialog').getByRole('alert').waitFor();
     await page.getByRole('button', { name: 'Cancel' }).click();
     assert.deepEqual(await sluice.admin('write-keys', 'list', String(of.appIds[0])), []);
-  });
-
-  test('lets people change their password and end a session, and an operator create an account', async () => {
-    const page = await newPage();
-    await enter(page, sluice, 'changes@example.com', 'operator');
-    await openPage(page, 'Settings');
-    await page.getByLabel('Name of the new account').fill('A new shop');
-    await page.getByRole('button', { name: 'Create account' }).click();
-    const its = page
-      .getByRole('table', { name: 'Accounts' })
-      .getByRole('row')
-      .filter({ hasText: 'A new shop' });
-    await its.waitFor();
-    const programs = new ConsolePage(sluice.adminUrl);
-    assert.equal((await programs.signIn('changes@example.com')).status, 200);
-    await page.reload();
-    await page.getByRole('button', { name: /^End the session/ }).click();
-    await page.getByRole('button', { name: 'End session' }).click();
-    await page.getByRole('dialog').waitFor({ state: 'detached' });
-    assert.equal((await programs.ask('GET', '/sessions')).status, 401);
-    await page.getByText('Change your password').click();
-    await page.getByLabel('Current password').fill(password);
-    await page.getByLabel('New password').fill('another good password');
-    await page.getByRole('button', { name: 'Change password' }).click();
-    await page.getByText('Your password is changed').waitFor();
-    assert.equal((await programs.signIn('changes@example.com')).status, 401);
-    assert.equal(
-      (await programs.signIn('changes@example.com', { password: 'another good password' })).status,
-      200,
-    );
-  });
-
-  test('shows each role of an account nothing that it may not do', async () => {
-    const links = {
-      administrator: ['Users'],
-      privacy: [],
-      viewer: ['Users', 'Live'],
-    } as const;
-    for (const role of ['administrator', 'viewer', 'privacy'] as const) {
-      const page = await newPage();
-      await enter(page, sluice, `${role}@example.com`, role, account.accountId);
-      const shown = await page.getByRole('navigation').getByRole('link').allTextContents();
-      for (const name of ['Users', 'Live'])
-        assert.equal(shown.includes(name), !links[role].some((hidden) => hidden === name), `${role} ${name}`);
-      await openPage(page, 'Deletions');
-      await page.getByRole('heading', { name: 'Requests' }).waitFor();
-      for (const name of ['New deletion', 'New export'])
-        assert.equal(
-          await page.getByRole('button', { name }).count(),
-          role === 'privacy' ? 1 : 0,
-          `${role} ${name}`,
-        );
-      if (role === 'administrator') continue;
-      await openPage(page, 'Keys and access');
-      await page.getByRole('heading', { name: 'API keys' }).waitFor();
-      await page.getByRole('table', { name: 'API keys' }).waitFor();
-      for (const name of ['Create API key', 'Create write key', /^Rotate/, /^Revoke/]) {
-        assert.equal(await page.getByRole('button', { name }).count(), 0, `${role} ${name}`);
-      }
-      await openPage(page, 'Settings');
-      await page.getByRole('heading', { name: 'Your access' }).waitFor();
-      for (const name of ['Invite', 'Add environment', 'Create account', /^Remove/])
-        assert.equal(await page.getByRole('button', { name }).count(), 0, `${role} ${name}`);
-      for (const name of ['People', 'Audit log', 'Accounts'])
-        assert.equal(
-          await page.getByRole('heading', { name, exact: true }).count(),
-          role === 'privacy' && name === 'Audit log' ? 1 : 0,
-          `${role} ${name}`,
-        );
-      assert.deepEqual(faults, []);
-    }
   });
 
   test('signs in with the password, says what is wrong, and asks for the second factor', async () => {

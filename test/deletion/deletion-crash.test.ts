@@ -399,48 +399,28 @@ test('completes a deletion after Redis was emptied, and still finds the complete
   );
 });
 
-const lossesWhilePending = [
-  {
-    what: 'by a running worker',
-    async work() {
-      await emptyRedis();
-      await untilLogged(survivor, 'the copying to ClickHouse failed', 2);
-    },
-  },
-  {
-    what: 'by a worker that is started afterwards',
-    async work() {
-      await survivor.stop();
-      await emptyRedis();
-      await survivor.restart();
-      await untilLogged(survivor, 'waiting for the state to be loaded', 2);
-    },
-  },
-];
-
-for (const { what, work } of lossesWhilePending) {
-  test(`nothing is decided by an emptied Redis ${what}: a pending deletion is carried out once it is restored`, async () => {
-    const prepared = await prepare();
-    const { deployment } = await withRedis(sluice, readRegistry);
-    assert.ok(deployment);
-    let requestId = '';
-    await withoutRounds(sluice, async () => {
-      requestId = await submitAccepted(sluice, token, prepared.history.users);
-      await untilCopied(requestId, 'the targets are kept', ({ targets_kept }) => targets_kept === true);
-      await work();
-    });
-    await withRedis(sluice, async (redis) => {
-      await assert.rejects(readPendingMembers(redis, deployment.epoch), StateNotLoaded);
-      const isStored = await readStored({ redis, epoch: deployment.epoch, shards: 1 });
-      assert.equal(isStored(0, '0'), false);
-    });
-    assert.deepEqual(await dumpTables(sluice, prepared.earlier), prepared.before, 'nothing was deleted');
-    await restore();
-    const accepted = await prepared.history.returnToService();
-    await untilComplete(sluice, token, requestId);
-    await assertDeleted(prepared, requestId, accepted);
+test('nothing is decided by an emptied Redis: a pending deletion is carried out once it is restored', async () => {
+  const prepared = await prepare();
+  const { deployment } = await withRedis(sluice, readRegistry);
+  assert.ok(deployment);
+  let requestId = '';
+  await withoutRounds(sluice, async () => {
+    requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await untilCopied(requestId, 'the targets are kept', ({ targets_kept }) => targets_kept === true);
+    await emptyRedis();
+    await untilLogged(survivor, 'the copying to ClickHouse failed', 2);
   });
-}
+  await withRedis(sluice, async (redis) => {
+    await assert.rejects(readPendingMembers(redis, deployment.epoch), StateNotLoaded);
+    const isStored = await readStored({ redis, epoch: deployment.epoch, shards: 1 });
+    assert.equal(isStored(0, '0'), false);
+  });
+  assert.deepEqual(await dumpTables(sluice, prepared.earlier), prepared.before, 'nothing was deleted');
+  await restore();
+  const accepted = await prepared.history.returnToService();
+  await untilComplete(sluice, token, requestId);
+  await assertDeleted(prepared, requestId, accepted);
+});
 
 const looksForTargets = [
   { isLate: false, when: 'its targets are gone' },
@@ -478,26 +458,6 @@ for (const { isLate, when } of looksForTargets) {
     await assertDeleted(prepared, requestId, {});
   });
 }
-
-test('a request that was reported complete stays complete when Redis is emptied before any worker runs again', async () => {
-  const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);
-  survivor.sigstop();
-  try {
-    await hurryRounds(sluice);
-    const requestId = await submitAccepted(sluice, token, prepared.history.users);
-    await until(() => !killed.running, { deadlineMs: 180_000, what: 'the worker has completed it' });
-    const statusOf = async () => JSON.parse((await readStatus(sluice, token, requestId)).text) as object;
-    const answered = (await statusOf()) as { status: string; rows_deleted: number };
-    const rows = Object.values(prepared.history.found).reduce((sum, count) => sum + count, 0);
-    assert.deepEqual([answered.status, answered.rows_deleted], ['complete', rows]);
-    await withRedis(sluice, (redis) => redis.flushall());
-    await restoreState(sluice);
-    token = await getToken(sluice, account);
-    assert.deepEqual(await statusOf(), answered);
-  } finally {
-    survivor.sigcont();
-  }
-});
 
 test('rewrites the append-only file even when the worker is killed right after it completed a request', async () => {
   const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: 'completed:1' })]);

@@ -471,34 +471,6 @@ function longList(prefix: string): { identity: string }[] {
   return Array.from({ length: 10_000 }, (_, at) => ({ identity: `${prefix} ${at}` }));
 }
 
-test('a deletion of one user does not wait for long lists of another account', async () => {
-  const other = await createTestAccount(sluice, 'Long lists', ['Main Production']);
-  const otherToken = await getToken(sluice, other);
-  const long: string[] = [];
-  let requestId = '';
-  await inOneRound(async () => {
-    for (let list = 0; list < 6; list += 1) {
-      long.push(await submitAccepted(sluice, otherToken, longList(`list ${list}`)));
-    }
-    requestId = await submitAccepted(sluice, token, [{ identity: 'one user' }]);
-  });
-  // All deletions of a round are completed at the same time.
-  const completedMs = async (ownToken: string, id: string) => {
-    await untilComplete(sluice, ownToken, id);
-    const { completed_at } = JSON.parse((await readStatus(sluice, ownToken, id)).text) as {
-      completed_at: string;
-    };
-    return Date.parse(completed_at);
-  };
-  const ownMs = await completedMs(token, requestId);
-  const longMs: number[] = [];
-  for (const id of long) longMs.push(await completedMs(otherToken, id));
-  assert.ok(
-    ownMs < Math.max(...longMs),
-    `the request was in the first round, which could not take all lists: ${ownMs}, ${longMs}`,
-  );
-});
-
 test('lists of long names are bounded by account, leave room for others, and a worker takes them in pieces', async (context) => {
   const heavy = await createTestAccount(sluice, 'Heavy', ['Main Production']);
   const others = [];

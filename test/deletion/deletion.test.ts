@@ -425,17 +425,6 @@ test('deletes a user who came back again, and stores no repeat of a deleted even
   assertExact(before, await dumpTables(sluice), new Set());
 });
 
-test('deletes the largest list of the longest identities', async () => {
-  const longest = (number: number) => `${number}`.padStart(5, '0') + '\u{1f600}'.repeat(250);
-  const targets = Array.from({ length: 10_000 }, (_, number) => ({ identity: longest(number) }));
-  const before = await dumpTables(sluice);
-  await sendEvents(sluice, main, 'go', [targets[0], targets[9_999]] as { identity: string }[]);
-  await sendEvents(sluice, main, 'stay', [{ identity: longest(10_000) }]);
-  const requestId = await submitNow(sluice, token, targets);
-  await untilComplete(sluice, token, requestId);
-  assertExact(before, await dumpTables(sluice), new Set(), { stored_events: 1 });
-});
-
 test('brings nothing back when a worker that was stopped before its insert continues after the deletion', async () => {
   const before = await dumpTables(sluice);
   const gate: ClickHouseGate = await startClickHouseGate(sluice.clickhouseUrl);

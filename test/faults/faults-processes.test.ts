@@ -34,18 +34,6 @@ async function killUnderLoad(killed: readonly Child[], fault: (load: Load) => Pr
   );
 }
 
-test('stores every acknowledged event once when an API process is killed', async () => {
-  const killed = sluice.api[0] ?? assert.fail();
-  await killUnderLoad([killed], async (load) => {
-    for (let round = 0; round < 2; round += 1) {
-      await killed.kill9();
-      await load.more(100);
-      await killed.restart();
-      await load.more(100);
-    }
-  });
-});
-
 test('stores every acknowledged event once when API processes die at each step of a commit', async () => {
   const dying = sluice.api[0] ?? assert.fail();
   await killUnderLoad([dying], async (load) => {

@@ -14,7 +14,6 @@ import {
   getToken,
   readStatus,
   submitAccepted,
-  submitWith,
   untilComplete,
 } from '../harness/deletion.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
@@ -304,35 +303,6 @@ test('a ClickHouse that was set back lacks records from the oldest that waited w
   await send(appId, eventsOf('waited', 1));
   await untilStored(sluice);
   assert.equal(await countRows(appId, 'waited'), 1);
-});
-
-test('a backup that is restored into a ClickHouse that was set back is followed by every second copy', async () => {
-  const [account, appId] = await newAccount();
-  await send(appId, eventsOf('mute', 1));
-  await untilStored(sluice);
-  await sluice.admin('backup', 'create', 'early');
-  await untilCountedOn();
-  await putAside('clickhouse');
-  const token = await getToken(sluice, account);
-  await setSuppressed(sluice.baseUrl, token, [{ identity: 'mute' }], true);
-  const referring = { users: [{ identity: 'other' }], reference: 'a ticket' };
-  const submitReferring = async () => {
-    const reply = await submitWith(sluice, await getToken(sluice, account), referring);
-    return (JSON.parse(reply.text) as { deletion_request_id: string }).deletion_request_id;
-  };
-  const requestId = await submitReferring();
-  await untilComplete(sluice, token, requestId);
-  await untilCountedOn();
-  await putBack('clickhouse');
-  await untilSetBack();
-  await sluice.admin('backup', 'restore', 'early', '--yes');
-  await redis.flushall();
-  await sluice.admin('state', 'reload');
-  await untilReady();
-  await send(appId, eventsOf('mute', 4));
-  await untilStored(sluice);
-  assert.equal(await countRows(appId, 'mute'), 1);
-  assert.equal(await submitReferring(), requestId);
 });
 
 test('while ClickHouse stands still changes are answered soon, no change that revokes or protects is reported as safe, and no key is lost', async () => {

@@ -1027,26 +1027,4 @@ describe('exports of other systems', () => {
       plan: 'pro',
     });
   });
-
-  test('of Matomo: more events than rows, each once, though a visit is exported again', async () => {
-    const appId = newAppId();
-    const visit = (idVisit: number, actions: number) => ({
-      ...{ idSite: 1, idVisit, visitorId: `v${idVisit}`, userId: 'ada' },
-      actionDetails: Array.from({ length: actions }, (_, at) => ({
-        ...{ type: 'action', url: `/${at}`, pageId: idVisit * 1_000 + at, timestamp: 1_721_469_600 + at },
-      })),
-    });
-    const load = async (name: string, ...visits: readonly object[]) => {
-      put(name, JSON.stringify(visits));
-      assert.equal((await into(appId, name, '--preset', 'matomo')).code, 0);
-    };
-    await load('first.json', visit(1, 700), visit(2, 700));
-    await load('again.json', visit(1, 700), visit(2, 701));
-    assert.equal((await shown(appId)).length, 1_401);
-    const [user, ...others] = await users(appId);
-    assert.deepEqual(others, []);
-    assert.deepEqual(new Set(user?.user_ids), new Set(['v1', 'v2'].map(userIdOfAnonymousId)));
-    const refused = await sluice.admin('rejected', 'list', appId);
-    assert.deepEqual(refused, [], 'no request had more events than one may have');
-  });
 });

@@ -176,14 +176,6 @@ function appIds(started: Start): string[] {
   return [...started.output().matchAll(/^ {2}app_id +(\S+)/gm)].map((match) => match[1] as string);
 }
 
-test('a DATA_DIR whose path is too long for a socket is used by the port of Redis', async () => {
-  const env = await deployment();
-  const running = start({ ...env, DATA_DIR: join(env.DATA_DIR, 'a'.repeat(100)) });
-  await untilUp(running);
-  running.process.kill('SIGINT');
-  assert.equal(await within(running.exited, 60_000), 0);
-});
-
 const isRoot = process.getuid?.() === 0;
 
 describe('repeated starts on the same data', () => {

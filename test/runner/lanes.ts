@@ -10,7 +10,7 @@ export type Lane = keyof typeof filesAtOnce;
  * Files that measure a latency or a rate, or that change the machine's networks for a while, at which browsers abort requests
  * (net::ERR_NETWORK_CHANGED).
  */
-const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz', 'take-over'];
+const alone: readonly string[] = ['bench-load', 'http-fuzz', 'take-over'];
 
 /** Files that need no deployment, and together take half a minute. */
 const quick: readonly string[] = [
@@ -76,15 +76,11 @@ const thorough: readonly string[] = [
   'bench-lost-event',
   'bench-outside',
   'bench-report',
-  'body-attacks', // large-document, body-room, track-framing
   'chaos-crash-losses', // deletion-crash, deployment
   'chaos-crash-points', // faults-processes, deletion-crash, deletion-desk, store, key-index
   'chaos-rounds',
-  'client-browser-hostile', // client-hostile-page
-  'client-browser-life', // client-life
-  'client-browser-sending', // client-first-visit, client-tabs, client-life
+  'client-browser-sending', // client-tabs, client-life
   'collect-deletion', // deletion, key-index, receipts
-  'deletion-hidden-servers', // deletion-hidden
   'deletion-passes', // deletion-hidden
   'demo',
   'deploy-image',
@@ -92,7 +88,6 @@ const thorough: readonly string[] = [
   'free-port',
   'fuzz-tool',
   'http-fuzz', // track-framing, nesting
-  'identity-model', // identify, everywhere
   'ledger-mutants',
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
@@ -105,66 +100,40 @@ const thorough: readonly string[] = [
 
 /** Beginnings of the names of single such tests. They repeat other tests of their file, or of the files named beside them. */
 const thoroughTests: Readonly<Record<string, readonly string[]>> = {
-  backup: [
-    'a filter of keys that a worker loads', // key-index
-    'continues although Redis is emptied after', // restore-beside-others
-  ],
-  'client-browser-page': [
-    'the policy for a snippet',
-    'come once more when the browser shows', // client-web
-    'a prerendered page records', // client-web-sending
-  ],
+  'client-browser-page': ['the policy for a snippet'],
   'clickhouse-servers': [
     'a move that is copying can be reverted', // moves
     'a server that hangs',
     'restores servers that are empty',
   ],
-  console: [
-    'lets people change their password', // sign-in
-    'shows each role of an account', // access
-    'sets up a second factor', // desk, sign-in
-  ],
+  console: ['sets up a second factor'], // desk, sign-in
   'console-data': ['axe finds nothing on any page, wide'],
-  deletion: [
-    'leaves nothing behind when a worker',
-    'deletes the largest list of the longest', // deletion-access, deletion-rounds
-  ],
+  deletion: ['leaves nothing behind when a worker'],
   'deletion-crash': [
     'completes a deletion exactly when the worker is killed at',
-    'nothing is decided by an emptied Redis by a worker that is started', // 'by a running worker', faults-emptied-redis
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of stored_user_identities',
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
     'completes a deletion after Redis was emptied',
-    'a request that was reported complete stays complete', // deletion-callbacks
     'completes a verified deletion after Redis is emptied, even if its targets are gone and',
-  ],
-  'deletion-evidence': [
-    'a dry run is answered however many', // concurrency, like the next one
-    'hundreds of requests of one account',
   ],
   'deletion-hidden': ['a request for users who are hidden already', 'exports go on while a hidden'],
   'deletion-rounds': [
     'requests reach the same users while rounds',
     'many requests that name one user', // 'a round takes memory for its lists', like the next one
     'a user_id that many requests name',
-    'a deletion of one user does not wait', // deletion-round-choice
     'lists of long names', // user-export, pending-lists
     'a deletion is complete within 10 s when the worker that stores',
   ],
   'deploy-monitoring': ['the tests of the rules'], // alerting
-  desk: ['people of other roles see no cases'], // access
   'faults-disk': ['loses only what was not synced'],
   'full-disk': ['a deletion on a full disk (ext4)'],
   'faults-processes': [
-    'stores every acknowledged event once when an API process is', // the next test, which kills it at each step
     'stores every acknowledged event once when all workers are', // 'everything is killed at once'
     'stores every acknowledged event once when Redis is', // faults-disk
   ],
-  import: ['of Matomo'], // imported-rows
   'key-index': ['after random actions'],
   ledger: ['show what is lost'], // ledger-balance
   'local-start': [
-    'a DATA_DIR whose path is too long', // local-setup
     'a start waits for one',
     'everything stops when npm',
     'two API processes and two workers',
@@ -176,7 +145,6 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a server that a move opens late, when the shard has moved back',
     'a process that was paused while its move',
   ],
-  'old-copies': ['a backup that is restored into a ClickHouse that was set back'], // backup
   packages: ['by TypeScript under node16', 'by TypeScript under nodenext'],
   proxies: ['the bench loads it by TLS'],
   'redis-cluster': [
@@ -190,8 +158,6 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'two take-overs in a row',
   ],
   'restore-beside-others': [
-    'restores months and an index', // backup, like the next one
-    'frees no key that a worker indexes',
     'a restore that was paused exchanges nothing',
     'a restore that was paused before it began',
     'a restore that was paused before it dropped',
@@ -199,13 +165,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a restore continues if somebody drops the DATABASE', // the same with a table
     'a restore begins again if somebody drops the TABLE', // the same with the database
   ],
-  suppression: [
-    'identifications as a suppressed user cost', // suppression-bounds, like the others
-    'suppressions of many users hold up',
-    'accepts the largest list',
-    'look-ups of many users take turns', // concurrency, deletion-desk
-    'writes the copy of an account with many',
-  ],
+  suppression: ['writes the copy of an account with many'], // suppression-bounds
   'test-runner': [
     'passes when all tests do',
     'fails for a file that ends',

@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { counts, queries, suppressions } from '../../src/contract/limits.js';
+import { suppressions } from '../../src/contract/limits.js';
 import { userIdOfAnonymousId } from '../../src/contract/user-id.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
@@ -19,7 +19,6 @@ import { scripts } from '../../src/redis/scripts.js';
 import { copyChanges } from '../../src/registry/outbox.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { suppressionChanges } from '../../src/tuning.js';
-import { mainThreadMs } from '../fuzz/process-figures.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { collect, event, identify, request, userProperties } from '../harness/collect.js';
 import { getToken, listDeletions, submit, untilComplete } from '../harness/deletion.js';
@@ -27,7 +26,7 @@ import { plainEnvironment } from '../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
 import { runProgram } from '../harness/sluice.js';
-import { askAll, lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
+import { lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { ownSluice } from '../support/sluice.js';
@@ -48,10 +47,6 @@ const imports = ['--import-until', tomorrow];
 const set = await sluice.admin('environments', 'set', main, ...unlimited, ...imports);
 const importToken = String((set as { import_token: string }).import_token);
 await sluice.admin('environments', 'set', staging, '--validation', 'lenient');
-/** An account whose main environment limits no messages of the client library. */
-const flooded = await createTestAccount(sluice, 'Flooded');
-const limits = ['collect_user', 'collect_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
-await sluice.admin('environments', 'set', flooded.appIds[0] as string, ...limits);
 const other = await createTestAccount(sluice, 'Another');
 token = await getToken(sluice, account);
 const urls: readonly string[] = sluice.api.map(({ baseUrl }) => baseUrl);
@@ -350,84 +345,6 @@ test('nobody can tell from answers who is suppressed: repeats, limits, headers a
   assert.equal(await rowsOf(user.identity, user.userId), 1);
 });
 
-/**
- * The CPU time in ms that the API process and Redis take for each single event of another account while `work` is done, the longest last;
- * other programs hardly change it. None of the events is refused.
- */
-async function workBeside(work: Promise<unknown>): Promise<number[]> {
-  let isOver = false;
-  const done = work.finally(() => {
-    isOver = true;
-  });
-  const times: number[] = [];
-  const workedMs = () => mainThreadMs(sluice.api[0]?.pid ?? 0) + mainThreadMs(sluice.redis.pid);
-  const neighbour = async () => {
-    while (!isOver) {
-      const before = workedMs();
-      const record = { app_id: other.appIds[1], event: 'Neighbour', identity: newUser().identity };
-      await send(urls[0] as string, paths.track, record);
-      times.push(workedMs() - before);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  };
-  await Promise.all([done, neighbour()]);
-  return times.sort((a, b) => a - b);
-}
-
-const most = (times: readonly number[]) => times[Math.floor(times.length * 0.9)] as number;
-
-test('identifications as a suppressed user cost others no more than identifications as anybody else', async () => {
-  const [user, another] = [newUser(), newUser()];
-  const [url] = urls as [string];
-  const [appId] = flooded.appIds as [string];
-  const itsToken = await getToken(sluice, flooded);
-  await setSuppressed(url, itsToken, [{ identity: user.identity }], true);
-  let devices = 1_000_000_000_000;
-  const newDevice = () => {
-    devices += 1;
-    return String(devices);
-  };
-  /** Identifies ever new devices. */
-  const flood = async (identity: string) => {
-    const sender = async () => {
-      for (let i = 0; i < 8; i++) {
-        const messages = Array.from({ length: 500 }, () => identify(newDevice(), identity));
-        const reply = await collect(url, request(appId, messages));
-        const stored = reply.json.messages?.every(({ status }) => status === 'stored');
-        assert.equal(stored, true, reply.text.slice(0, 200));
-      }
-    };
-    await Promise.all([sender(), sender(), sender()]);
-  };
-  const usual = most(await workBeside(flood(another.identity)));
-  const attacked = most(await workBeside(flood(user.identity)));
-  assert.ok(attacked < 4 * usual, `${attacked} ms instead of ${usual}`);
-  assert.equal(await rowsOf(user.identity), 0);
-  // Only as many devices are joined as may be in a minute, and with one identity. A worker moves them to the list once a second.
-  const namesNow = async () => (JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names;
-  await until(async () => (await namesNow()) > 1, 'devices are joined');
-  const names = await namesNow();
-  assert.ok(names <= 1 + 3 * suppressions.joins.max, String(names));
-  // The other half of the devices are merged with the other identity.
-  const both = [{ identity: user.identity }, { identity: another.identity }];
-  await setSuppressed(url, itsToken, both, true);
-  assert.ok((await namesNow()) > 12_000);
-  await setSuppressed(url, itsToken, both, false);
-  assert.equal(await namesNow(), 0);
-});
-
-test('suppressions of many users hold up nobody else', async () => {
-  const itsToken = await getToken(sluice, flooded);
-  const submitAll = async (suppress: boolean) => {
-    const list = Array.from({ length: counts.deletionTargetsMax }, (_, i) => ({ identity: `one of ${i}` }));
-    await setSuppressed(urls[0] as string, itsToken, list, suppress);
-  };
-  // None of these users is suppressed yet, so this changes nothing.
-  const usual = most(await workBeside(submitAll(false)));
-  const meanwhile = most(await workBeside(submitAll(true)));
-  assert.ok(meanwhile < 8 * usual, `${meanwhile} ms instead of ${usual}`);
-});
-
 test('leaves out some records of a request and accepts the others, with their keys, answers and limits', async () => {
   const [user, neighbour] = [newUser(), newUser()];
   await setSuppressed(urls[0] as string, token, [{ identity: user.identity }], true);
@@ -676,48 +593,6 @@ test('takes more look-ups in a second than submissions', async () => {
     lookUp(sluice.baseUrl, token),
   );
   for (const reply of await Promise.all(more)) assert.equal(reply.status, 200);
-});
-
-test('look-ups of many users take turns by account', async () => {
-  const [url = ''] = urls;
-  const many = Array.from({ length: counts.lookupUsersMax }, (_, id) => ({ user_id: id }));
-  const { ofAccountMax, waitingOfAccountMax } = queries;
-  const asked = ofAccountMax + waitingOfAccountMax + 10;
-  const flood = Array.from({ length: asked }, () => askAll(url, token, many));
-  const elsewhere = await lookUpAll(url, await getToken(sluice, other), many.slice(0, 2));
-  assert.deepEqual(elsewhere, [false, false]);
-  const statuses = (await Promise.all(flood)).map(({ status }) => status);
-  assert.ok(
-    statuses.includes(200) && statuses.filter((status) => status === 503).length >= 10,
-    statuses.join(),
-  );
-});
-
-test('accepts the largest list in one request, and submissions only up to the limit per second', async () => {
-  const list = Array.from({ length: counts.deletionTargetsMax }, (_, i) => ({
-    identity: `many-${i}@example.com`,
-  }));
-  await setSuppressed(urls[0] as string, token, list, true);
-  for (const i of [0, 4_999, 9_999])
-    await send(urls[1] as string, paths.track, {
-      app_id: main,
-      event: 'No',
-      identity: `many-${i}@example.com`,
-    });
-  await send(urls[1] as string, paths.track, {
-    app_id: main,
-    event: 'Yes',
-    identity: 'many-10000@example.com',
-  });
-  await untilStored(sluice);
-  const rows = await sluice.rows(`SELECT 1 FROM stored_events WHERE startsWith(identity, 'many-')`);
-  assert.equal(rows.length, 1);
-  await setSuppressed(urls[0] as string, token, list, false);
-  const flood = Array.from({ length: 3 * suppressions.requestsPerSecondMax }, () =>
-    submitSuppression(urls[0] as string, token, { users: [{ user_id: 1 }], suppress: false }),
-  );
-  const statuses = (await Promise.all(flood)).map(({ status }) => status);
-  assert.ok(statuses.includes(429) && statuses.includes(200), statuses.join());
 });
 
 test('loses no suppression when an API process dies in it and Redis is emptied later, and keeps no name in Redis or ClickHouse', async () => {
