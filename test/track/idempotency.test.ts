@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { shardKeys } from '../../src/redis/keys.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { collect, event } from '../harness/collect.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
@@ -66,14 +65,6 @@ const namesOf = (events: readonly Stored[]) => events.map(({ event }) => event);
 function repeat<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
 }
-
-test('answers a repeat like the first request and stores one event', async () => {
-  const event = { event: 'plain', identity: 'ada', idempotency_key: 'plain' };
-  for (let n = 1; n <= 4; n += 1) assertAccepted(await track(event));
-  await untilStored(sluice);
-  assertAccepted(await track(event));
-  assert.equal((await stored('plain')).length, 1);
-});
 
 test('counts repeats with other content, so that a key taken by a stranger is noticed', async () => {
   const [mine = ''] = await createEnvironments(sluice, [[]]);
@@ -348,54 +339,6 @@ test('makes the event_id from environment and key: 128 bits that are all in use'
     keyed.reduce((bits, id) => bits | id.bits, 0n),
   ];
   assert.deepEqual([all.toString(16), none.toString(16)], ['0', 'f'.repeat(32)]);
-});
-
-test('remembers keys when Redis is killed and comes back', async () => {
-  const keyed = repeat(20, (n) => ({ identity: `survivor ${n}`, idempotency_key: `survivor ${n}` }));
-  assertAccepted(await trackAll(keyed.map((event) => ({ event: 'survivor', ...event }))));
-  await sluice.redis.kill9();
-  await sluice.redis.restart();
-  const answers = await Promise.all(
-    keyed.map((event) =>
-      until(async () => {
-        const answer = await track({ event: 'survivor, again', ...event });
-        return answer.status === 503 ? undefined : answer;
-      }, 'the API takes events again'),
-    ),
-  );
-  answers.forEach(assertAccepted);
-  assert.deepEqual(
-    namesOf(await stored('survivor')),
-    keyed.map(() => 'survivor'),
-  );
-});
-
-test("stores one event for a key that is repeated after the workers were away and Redis's clock jumped by days", async () => {
-  const repeated = repeat(10, (n) => ({ identity: `away ${n}`, idempotency_key: `away ${n}` }));
-  const [before, meanwhile] = [repeated.slice(0, 5), repeated.slice(5)];
-  assertAccepted(await trackAll(before.map((event) => ({ event: 'away', ...event }))));
-  await untilStored(sluice);
-  const worker = sluice.workers[0] ?? assert.fail();
-  await worker.stop();
-  assertAccepted(await trackAll(meanwhile.map((event) => ({ event: 'away', ...event }))));
-  await withRedis(sluice, async (redis) => {
-    const clock = async () => Number(await redis.hget(shardKeys.state(0), 'claim_clock_us'));
-    const stood = await clock();
-    // The scripts now find that Redis's clock has jumped two days ahead.
-    await redis.hincrby(shardKeys.state(0), 'claim_clock_seen_us', -2 * 86_400 * 1e6);
-    const again = () => trackAll(repeated.map((event) => ({ event: 'away, again', ...event })));
-    assertAccepted(await again());
-    await worker.restart();
-    await until(async () => (await clock()) > stood, 'the worker moves the clock of claims');
-    await untilStored(sluice);
-    assertAccepted(await again());
-    const movedMs = ((await clock()) - stood) / 1000;
-    assert.ok(movedMs < 3_600_000, `keys aged by ${movedMs} ms`);
-  });
-  assert.deepEqual(
-    namesOf(await stored('away')),
-    repeated.map(() => 'away'),
-  );
 });
 
 test('stores one event for a key while ClickHouse is away, and reserves no key of a request that it answers with 503', async (context) => {
