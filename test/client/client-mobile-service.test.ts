@@ -1,30 +1,24 @@
-// The mobile surfaces against a whole service: what is done on the phone arrives in ClickHouse once, and the
-// Event Visualizer shows it.
+// A mobile surface against a whole service: what is done on the phone arrives in ClickHouse once.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { createAndroidSluice } from '../../src/libraries/client/android.js';
-import { createIosSluice } from '../../src/libraries/client/ios.js';
 import type { DeviceStorage } from '../../src/libraries/client/mobile/adapters.js';
 import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
-import { createEnvironments } from '../harness/accounts.js';
+import { createEnvironment } from '../harness/accounts.js';
 import type { CollectReply } from '../harness/collect.js';
 import { readUsers } from '../harness/ingestion.js';
 import { startTcpProxy } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { sharedSluice } from '../support/sluice.js';
-import { type LivePage, openLivePage } from '../support/visualizer.js';
 
 const runs: { kill(): void }[] = [];
-const pages: LivePage[] = [];
 
 const sluice = await sharedSluice();
 const proxy = await startTcpProxy({ port: Number(new URL(sluice.baseUrl).port) });
-const appIds: string[] = await createEnvironments(sluice, [[], [], []]);
+const appId = await createEnvironment(sluice);
 
 after(async () => {
   for (const run of runs) run.kill();
-  for (const { socket } of pages) socket.terminate();
   await proxy.close();
 });
 
@@ -45,13 +39,11 @@ function openApp(storage: DeviceStorage) {
   const states = new Set<(state: string) => void>();
   const screens = new Set<(name: string) => void>();
   const requests = new AbortController();
-  const codes: string[] = [];
   const warnings: string[] = [];
   const statuses: string[] = [];
   const unlessKilled = <T>(work: () => T): T | Promise<never> =>
     requests.signal.aborted ? new Promise<never>(() => {}) : work();
   const run = {
-    codes,
     warnings,
     /** What the service answered about each message. */
     statuses,
@@ -66,8 +58,6 @@ function openApp(storage: DeviceStorage) {
         addEventListener: (_: 'change', listener: (state: string) => void) => states.add(listener),
       },
       onScreen: (listener: (name: string) => void) => screens.add(listener),
-      showPairingCode: (code: string) => void codes.push(code),
-      hidePairingCode: () => void codes.push(''),
       fetch: (url: string, init: object) =>
         unlessKilled(async () => {
           const reply = await fetch(url, { ...init, signal: requests.signal });
@@ -131,7 +121,6 @@ async function untilStored(appId: string, count: number): Promise<Row[]> {
 }
 
 test('what React Native records arrives once, though replies are lost and the app is killed', async () => {
-  const [appId = ''] = appIds;
   const device = createDeviceStorage();
   const baseUrl = `http://127.0.0.1:${proxy.port}`;
 
@@ -198,67 +187,4 @@ test('what React Native records arrives once, though replies are lost and the ap
   const repeats = second.statuses.filter((status) => status === 'repeat').length;
   assert.ok(repeats >= 5, `the second run sent again what the first did not know of: ${repeats}`);
   assert.deepEqual([first.warnings, second.warnings], [[], []]);
-});
-
-test('what Android sends as text is summed like numbers', async () => {
-  const [, appId = ''] = appIds;
-  const run = openApp(createDeviceStorage());
-  const android = createAndroidSluice();
-  android.configure({ baseUrl: sluice.baseUrl, ...run.runtime });
-  android.init(run.adapters, appId);
-  android.track('Order Completed', new Map([['amount', 12.5]]));
-  android.track('Order Completed', { amount: 2, gift: true, note: null });
-  android.track('Order Completed', null);
-  await until(
-    () => {
-      run.leaveFront();
-      return storedEvents(appId).then((rows) => rows.length === 3);
-    },
-    { everyMs: 200, what: 'the events are stored' },
-  );
-  const [sum] = await sluice.rows(`SELECT sum(toFloat64OrZero(properties['amount'])) AS amount,
-    groupArrayArray(mapKeys(properties)) AS keys FROM events WHERE app_id = '${appId}'`);
-  assert.deepEqual(sum, { amount: 14.5, keys: ['amount', 'amount', 'gift'] });
-});
-
-test('the Event Visualizer shows what an iPhone sends, from the code to the end', async () => {
-  const [, , appId = ''] = appIds;
-  const run = openApp(createDeviceStorage());
-  const ios = createIosSluice();
-  ios.configure({ baseUrl: sluice.baseUrl, ...run.adapters, ...run.runtime });
-  ios.setAppId(appId);
-  ios.startEVPairing();
-  const code = await until(() => run.codes[0], 'the code is shown');
-  const page = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code });
-  pages.push(page);
-  await page.heard('paired');
-  ios.track('Order Completed', { amount: 12.5 });
-  run.showScreen('Start');
-  const shown = await page.untilShown(2);
-  assert.deepEqual(
-    shown.map(({ event, user_id }) => [event, user_id]),
-    [
-      ['Order Completed', ios.userId],
-      ['Screen View', ios.userId],
-    ],
-  );
-  assert.equal((await untilStored(appId, 2)).length, 2);
-  ios.stopEVPairing();
-  await page.heard('ended');
-  assert.deepEqual(run.codes, [code, '']);
-
-  ios.startEVPairing();
-  const next = await until(() => run.codes[2], 'another code is shown');
-  const second = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code: next });
-  pages.push(second);
-  await second.heard('paired');
-  second.socket.send(JSON.stringify({ type: 'end' }));
-  await second.untilClosed();
-  // If the answer would have to wait for Redis for too long, it does not say whether the pairing still exists. So the phone sends again.
-  const isClosing = () => {
-    ios.track('Is Anybody There');
-    return run.codes[3] === '';
-  };
-  await until(isClosing, { everyMs: 500, what: 'the device learns that the page ended the pairing' });
-  assert.deepEqual(run.warnings, []);
 });
