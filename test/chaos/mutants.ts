@@ -422,7 +422,7 @@ const dist = fileURLToPath(new URL('../..', import.meta.url));
 const root = join(dist, '..');
 
 /** Makes a patched copy of the compiled project; returns its folder. Throws if the text of a patch is not found. */
-export function applyMutant({ name, patches }: Mutant): string {
+function applyMutant({ name, patches }: Mutant): string {
   const copy = tempDir('mutant');
   cpSync(dist, join(copy, 'dist'), { recursive: true });
   cpSync(join(root, 'package.json'), join(copy, 'package.json'));

@@ -3,19 +3,15 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
+import { event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
 import {
   assertExact,
   deleteNow,
   dumpTables,
   readFound,
-  submitAccepted,
   type User,
-  untilComplete,
   untilStored,
 } from '../harness/deletion.js';
-import { withRedis } from '../harness/redis-client.js';
-import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { keysWith } from '../support/traces.js';
 
@@ -85,28 +81,3 @@ for (const by of ['identity', 'user_id'] as const) {
     assert.deepEqual(await keysWith(sluice, identity), [], 'Redis holds the identity');
   });
 }
-
-test('keeps an id claimed after its user is deleted: a late repeat brings nothing back', async () => {
-  const messages = [event({ user_id: '4001', properties: { fate: 'go' } })];
-  await assertDeletes({ user_id: '4001' }, messages, [], [], { [`${main} stored_events`]: 1 });
-  const [answer] = await answersOf(sluice.baseUrl, main, messages);
-  assert.equal(answer?.status, 'repeat');
-});
-
-test('a late repeat of any type brings nothing back, even when Redis has forgotten the ids', async () => {
-  const identity = 'forgotten@example.com';
-  const messages = deviceMessages('go', '5001', identity);
-  await storeAll(sluice.baseUrl, main, messages);
-  const requestId = await submitAccepted(sluice, token, [{ identity }]);
-  await untilComplete(sluice, token, requestId);
-  await untilStored(sluice);
-  const before = await dumpTables(sluice);
-  await withRedis(sluice, (redis) => redis.flushall());
-  await sluice.admin('state', 'reload');
-  await until(async () => {
-    const answers = await answersOf(sluice.baseUrl, main, messages).catch(() => []);
-    return answers.length === messages.length;
-  }, 'the messages are taken again');
-  await untilStored(sluice);
-  assert.deepEqual(await dumpTables(sluice), before);
-});

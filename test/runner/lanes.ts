@@ -80,7 +80,7 @@ const thorough: readonly string[] = [
   'chaos-crash-points', // faults-processes, deletion-crash, deletion-desk, store, key-index
   'chaos-rounds',
   'client-browser-sending', // client-tabs, client-life
-  'collect-deletion', // deletion, key-index, receipts
+  'collect-deletion', // deletion
   'deletion-passes', // deletion-hidden
   'demo',
   'deploy-image',
@@ -88,13 +88,10 @@ const thorough: readonly string[] = [
   'free-port',
   'fuzz-tool',
   'http-fuzz', // track-framing, nesting
-  'ledger-mutants',
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
-  'redis-cut-off', // take-over, former-primary
   'soak-tool',
   'suppression-histories', // suppression, suppressed-names
-  'tcp-proxy',
   'tool-options',
 ];
 
@@ -182,7 +179,7 @@ export function laneOf(path: string): Lane {
 
 /** How many seconds a file may take, which is several times what it takes on a quiet machine. */
 export function secondsMaxOf(path: string): number {
-  return ['chaos-crash-points', 'ledger-mutants'].includes(nameOf(path)) ? 3_600 : 1_200;
+  return nameOf(path) === 'chaos-crash-points' ? 3_600 : 1_200;
 }
 
 export function isQuick(path: string): boolean {
