@@ -598,7 +598,6 @@ test('the commit script of every mutant still runs, so that it breaks only its p
 });
 
 test('every mutant of the service still has the texts that it changes', () => {
-  for (const { name, patches } of mutants)
-    for (const patch of patches) patchedText(name, patch);
+  for (const { name, patches } of mutants) for (const patch of patches) patchedText(name, patch);
   assert.throws(() => patchedText('none', ['workers/store.js', 'no such text', '']), /no such text/);
 });
