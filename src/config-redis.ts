@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { ConfigError, integer, oneOf, readFileOf, urls } from './config-values.js';
+import { ConfigError, readFileOf, type Variables } from './config-values.js';
 
 /** The sentinels that know which server is the primary. They and the servers share one user and password. */
 export type RedisSentinels = {
@@ -15,20 +15,21 @@ export type RedisSentinels = {
 };
 
 /** Reads where Redis is, and how it is reached. Throws ConfigError. */
-export function readRedis(env: NodeJS.ProcessEnv, dataDir: string) {
-  const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
-  const redisNodes = integer(env, 'REDIS_NODES', 1, 1, 5);
-  const namedSentinels = sentinels(env.REDIS_URL?.trim() ?? '');
-  const redisUrl = namedSentinels
-    ? (env.REDIS_URL as string).trim()
-    : (socketPath(env) ?? urls(env, 'REDIS_URL', ['redis:', 'rediss:']));
+export function readRedis(read: Variables, dataDir: string) {
+  const redisPort = read.integer('REDIS_PORT', 6390, 1, 65_535);
+  const redisNodes = read.integer('REDIS_NODES', 1, 1, 5);
+  const given = read.text('REDIS_URL').trim();
+  const namedSentinels = sentinels(given);
+  const redisUrl =
+    namedSentinels !== undefined || isSocket(given)
+      ? given
+      : read.urls('REDIS_URL', ['redis:', 'rediss:'])?.join(',');
   const hasNodes = redisUrl === undefined && redisNodes > 1;
   const redisSentinels = hasNodes ? embeddedSentinels(dataDir, redisPort + redisNodes) : namedSentinels;
   const isCluster = redisSentinels === undefined && redisUrl?.includes(',');
-  const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], isCluster ? '1' : '0') === '1';
+  const redisCluster = read.oneOf('REDIS_CLUSTER', ['0', '1'], isCluster ? '1' : '0') === '1';
   if (redisSentinels === undefined) checkCluster(redisUrl, redisCluster);
-  if (redisCluster && redisSentinels !== undefined)
-    throw new ConfigError('REDIS_CLUSTER must be 0 with sentinels');
+  else if (redisCluster) throw new ConfigError('REDIS_CLUSTER must be 0 with sentinels');
   return {
     /** A URL, or the path of a socket. For a cluster: the URLs of some of its nodes, separated by commas. */
     redisUrl: redisUrl ?? (hasNodes ? sentinelUrl(redisSentinels) : embeddedRedisUrl(dataDir, redisPort)),
@@ -36,9 +37,9 @@ export function readRedis(env: NodeJS.ProcessEnv, dataDir: string) {
     /** The sentinels that say which server is the primary; undefined: `redisUrl` says where Redis is. */
     redisSentinels,
     /** How many replicas must have a commit on disk before it is acknowledged. */
-    redisReplicasAck: integer(env, 'REDIS_REPLICAS_ACK', hasNodes ? 1 : 0, 0, 8),
+    redisReplicasAck: read.integer('REDIS_REPLICAS_ACK', hasNodes ? 1 : 0, 0, 8),
     /** What the service does when a new primary lacks acknowledged commits. */
-    redisLoss: oneOf(env, 'REDIS_LOSS', ['stop', 'go-on'], 'stop'),
+    redisLoss: read.oneOf('REDIS_LOSS', ['stop', 'go-on'], 'stop'),
     /** Password of the embedded Redis; undefined before its first start, and for another Redis, whose URL has it. */
     redisPassword: redisUrl === undefined ? readFileOf(redisPasswordFile(dataDir)) : undefined,
     redisEmbedded: redisUrl === undefined,
@@ -69,17 +70,15 @@ function embeddedRedisUrl(dataDir: string, port: number): string {
   return socket !== undefined && existsSync(socket) ? socket : `redis://127.0.0.1:${port}`;
 }
 
-/** REDIS_URL when it is the path of a unix socket. */
-function socketPath(env: NodeJS.ProcessEnv): string | undefined {
-  const path = env.REDIS_URL?.trim() ?? '';
-  if (!path.startsWith('/')) return undefined;
-  if (Buffer.byteLength(path) > socketPathBytesMax) {
+/** Whether REDIS_URL is the path of a unix socket. */
+function isSocket(url: string): boolean {
+  if (!url.startsWith('/')) return false;
+  if (Buffer.byteLength(url) > socketPathBytesMax)
     throw new ConfigError(
       `REDIS_URL must be at most ${socketPathBytesMax} bytes long when it is the path of a socket`,
     );
-  }
-  if (/[,?]/.test(path)) throw new ConfigError('REDIS_URL must be the path of one socket, without options');
-  return path;
+  if (/[,?]/.test(url)) throw new ConfigError('REDIS_URL must be the path of one socket, without options');
+  return true;
 }
 
 /** The three embedded sentinels, on consecutive ports, with the password of the embedded Redis. */
@@ -131,17 +130,13 @@ function sentinels(value: string): RedisSentinels | undefined {
  * numbered databases.
  */
 function checkCluster(redisUrl: string | undefined, redisCluster: boolean): void {
-  if (redisUrl?.startsWith('/') && redisCluster) {
-    throw new ConfigError('REDIS_CLUSTER must be 0 when REDIS_URL is the path of a socket');
-  }
-  if (redisUrl === undefined && redisCluster) throw new ConfigError('REDIS_CLUSTER needs REDIS_URL');
-  if (redisUrl?.includes(',') && !redisCluster) {
+  const nodes = redisUrl?.split(',') ?? [];
+  if (nodes.length > 1 && !redisCluster)
     throw new ConfigError('REDIS_CLUSTER must not be 0 when REDIS_URL names several servers');
-  }
-  if (
-    redisCluster &&
-    redisUrl?.split(',').some((node) => !['', '/', '/0'].includes(new URL(node).pathname))
-  ) {
+  if (!redisCluster) return;
+  if (redisUrl === undefined) throw new ConfigError('REDIS_CLUSTER needs REDIS_URL');
+  if (redisUrl.startsWith('/'))
+    throw new ConfigError('REDIS_CLUSTER must be 0 when REDIS_URL is the path of a socket');
+  if (nodes.some((node) => !['', '/', '/0'].includes(new URL(node).pathname)))
     throw new ConfigError('REDIS_URL must not name a database: a cluster has none');
-  }
 }

@@ -3,20 +3,7 @@
 
 import { join, resolve } from 'node:path';
 import { readRedis } from './config-redis.js';
-import {
-  ConfigError,
-  duration,
-  fraction,
-  hostsAndNetworks,
-  identifier,
-  integer,
-  networks,
-  oneOf,
-  readFileOf,
-  text,
-  url,
-  urls,
-} from './config-values.js';
+import { ConfigError, readFileOf, Variables } from './config-values.js';
 import {
   administration,
   bearerMax,
@@ -43,24 +30,24 @@ export type Config = Readonly<ReturnType<typeof readConfig>>;
 
 /** Reads and checks the environment. Throws ConfigError, whose message names the variable. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env) {
-  const host = text(env, 'HOST', '127.0.0.1');
-  const adminHost = text(env, 'ADMIN_HOST', '127.0.0.1');
-  const port = integer(env, 'PORT', 8080, 1, 65_535);
-  const adminPort = integer(env, 'ADMIN_PORT', 8081, 1, 65_535);
-  const dataDir = resolve(text(env, 'DATA_DIR', '.data'));
-  const redis = readRedis(env, dataDir);
-  const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
-  const namedUrls = urls(env, 'CLICKHOUSE_URL', ['http:', 'https:'])?.split(',');
+  const read = new Variables(env);
+  const host = read.text('HOST', '127.0.0.1');
+  const adminHost = read.text('ADMIN_HOST', '127.0.0.1');
+  const port = read.integer('PORT', 8080, 1, 65_535);
+  const adminPort = read.integer('ADMIN_PORT', 8081, 1, 65_535);
+  const dataDir = resolve(read.text('DATA_DIR', '.data'));
+  const clickhousePort = read.integer('CLICKHOUSE_PORT', 8123, 1, 65_535);
+  const namedUrls = read.urls('CLICKHOUSE_URL');
   if (new Set(namedUrls).size < (namedUrls?.length ?? 0))
     throw new ConfigError('CLICKHOUSE_URL must name each server once');
-  const clickhouseServers = integer(env, 'CLICKHOUSE_SERVERS', 1, 1, clickhouseServersMax);
-  const clickhouseUrls: readonly string[] =
+  const clickhouseServers = read.integer('CLICKHOUSE_SERVERS', 1, 1, clickhouseServersMax);
+  const clickhouseUrls =
     namedUrls ??
     Array.from({ length: clickhouseServers }, (_, number) =>
       embeddedClickHouseUrl(dataDir, clickhousePort + number),
     );
   const clickhouseEmbedded = namedUrls === undefined;
-  const publicBaseUrl = url(env, 'PUBLIC_BASE_URL', ['http:', 'https:']) ?? `http://${host}:${port}`;
+  const publicBaseUrl = read.url('PUBLIC_BASE_URL') ?? `http://${host}:${port}`;
   return {
     /** Address that the API and a worker's own port bind to. */
     host,
@@ -70,21 +57,21 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
     adminPort,
     /** Origin of the console, for its links and cookies; never taken from a request. */
     adminBaseUrl: originOf(
-      url(env, 'ADMIN_BASE_URL', ['http:', 'https:']) ??
+      read.url('ADMIN_BASE_URL') ??
         `http://${adminHost.includes(':') ? `[${adminHost}]` : adminHost}:${adminPort}`,
     ),
     /** Port of a worker's own health and metrics; 0: none, and the API process of its host serves the worker's metrics. */
-    workerAdminPort: integer(env, 'WORKER_ADMIN_PORT', 0, 0, 65_535),
+    workerAdminPort: read.integer('WORKER_ADMIN_PORT', 0, 0, 65_535),
     /** Origin used in every URL that the service hands out; never taken from a request. */
     publicBaseUrl: publicBaseUrl.replace(/\/+$/, ''),
     /** Addresses and networks of the proxies that are believed when they forward a caller's address. */
-    trustedProxies: networks(env, 'TRUSTED_PROXIES'),
+    trustedProxies: read.networks('TRUSTED_PROXIES'),
     /** The addresses, networks and hosts of the internal network that callbacks may go to. */
-    callbackAllow: hostsAndNetworks(env, 'CALLBACK_ALLOW'),
+    callbackAllow: read.hostsAndNetworks('CALLBACK_ALLOW'),
     dataDir,
-    ...redis,
-    redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
-    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', redisMemoryBytes, 64 * MiB, 1024 * GiB),
+    ...readRedis(read, dataDir),
+    redisAppendfsync: read.oneOf('REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
+    redisMemoryBytesMax: read.integer('REDIS_MEMORY_BYTES_MAX', redisMemoryBytes, 64 * MiB, 1024 * GiB),
     /** A URL for each ClickHouse server, with user and password. */
     clickhouseUrls,
     clickhouseEmbedded,
@@ -92,65 +79,65 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
     clickhouseServers,
     /** Ports of the first embedded server, for HTTP and for the native protocol; each further server has the next ones. */
     clickhousePort,
-    clickhouseTcpPort: integer(env, 'CLICKHOUSE_TCP_PORT', 9010, 1, 65_535),
-    clickhouseDatabase: identifier(env, 'CLICKHOUSE_DATABASE', 'sluice'),
-    clickhouseCluster: clickhouseCluster(env, clickhouseUrls.length, clickhouseEmbedded),
-    clickhouseTables: tableKind(env, clickhouseUrls.length),
+    clickhouseTcpPort: read.integer('CLICKHOUSE_TCP_PORT', 9010, 1, 65_535),
+    clickhouseDatabase: read.identifier('CLICKHOUSE_DATABASE', 'sluice'),
+    clickhouseCluster: clickhouseCluster(read, clickhouseUrls.length, clickhouseEmbedded),
+    clickhouseTables: tableKind(read, clickhouseUrls.length),
     /** Empty: the administration over HTTP is off. */
-    adminToken: adminToken(env),
+    adminToken: adminToken(read),
     /** The identity provider by which people can sign in to the console, as well as by password; undefined: none. */
-    provider: provider(env),
+    provider: provider(read),
     /** The user who called sudo; empty without sudo. */
-    sudoUser: text(env, 'SUDO_USER', ''),
+    sudoUser: read.text('SUDO_USER'),
     /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
-    demo: demo(env, [host, adminHost]),
+    demo: demo(read, [host, adminHost]),
     /** Bytes of one request's headers. */
-    headerBytesMax: integer(env, 'HEADER_BYTES_MAX', receiving.headerBytesMax, 4096, 65_536),
-    ...clientPaths(env),
+    headerBytesMax: read.integer('HEADER_BYTES_MAX', receiving.headerBytesMax, 4096, 65_536),
+    ...clientPaths(read),
     /** Connections to PORT that one API process takes. */
-    connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
-    apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
-    workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
+    connectionsMax: read.integer('CONNECTIONS_MAX', 10_000, 10, 1_000_000),
+    apiProcesses: read.integer('API_PROCESSES', 1, 1, 64),
+    workerProcesses: read.integer('WORKER_PROCESSES', 1, 0, 64),
     /**
      * How many shards the first start makes; the number never changes afterwards. Each embedded ClickHouse server needs a shard of its
      * own.
      */
-    shards: integer(env, 'SHARDS', clickhouseEmbedded ? clickhouseServers : 1, 1, storing.shardsMax),
+    shards: read.integer('SHARDS', clickhouseEmbedded ? clickhouseServers : 1, 1, storing.shardsMax),
     /** Whether SHARDS is set. If not, a later start takes the number that the deployment has. */
-    areShardsGiven: text(env, 'SHARDS', '') !== '',
+    areShardsGiven: read.text('SHARDS') !== '',
     /** An open segment older than this is sealed by the next tick. */
-    segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', storing.segmentAgeMs, 10, 60_000),
-    segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
+    segmentAgeMsMax: read.integer('SEGMENT_AGE_MS_MAX', storing.segmentAgeMs, 10, 60_000),
+    segmentBytesMax: read.integer('SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
     /** Bytes of rows in Redis that ClickHouse does not have yet; above this, requests are answered 503. */
-    backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
+    backlogBytesMax: read.integer('BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     /** Bytes that remembered idempotency keys may take in Redis. */
-    claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
+    claimBytesMax: read.integer('CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     /** Bytes of bodies that an address may send to `/api/collect` in a minute, in one API process. */
-    collectAddressBytesMax: integer(env, 'COLLECT_ADDRESS_BYTES_MAX', 32 * MiB, MiB, 1024 * GiB),
+    collectAddressBytesMax: read.integer('COLLECT_ADDRESS_BYTES_MAX', 32 * MiB, MiB, 1024 * GiB),
     /**
      * Bytes of large or compressed bodies without a write key that an address may send to the endpoints for servers in a minute, in one API
      * process.
      */
-    addressBytesMax: integer(env, 'ADDRESS_BYTES_MAX', 256 * MiB, 16 * MiB, 1024 * GiB),
+    addressBytesMax: read.integer('ADDRESS_BYTES_MAX', 256 * MiB, 16 * MiB, 1024 * GiB),
     /** How many segments one worker process stores at once. */
-    storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
+    storeConcurrency: read.integer('STORE_CONCURRENCY', 2, 1, 16),
     /** When a worker has been silent for this long, another worker gets its job. */
-    jobLockMs: integer(env, 'JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
+    jobLockMs: read.integer('JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
     /** How rows that deletions and retention remove leave the disk. */
     erasure: {
       /**
        * Tables up to this size are rewritten at once, unless that costs too much. In larger ones rows are hidden, and erased in passes for
        * many requests.
        */
-      atOnceBytesMax: integer(env, 'ERASE_AT_ONCE_BYTES_MAX', GiB, 0, 1024 * GiB),
+      atOnceBytesMax: read.integer('ERASE_AT_ONCE_BYTES_MAX', GiB, 0, 1024 * GiB),
       /** The share of one core that erasing may use on average. */
-      cpuShare: fraction(env, 'ERASE_CPU_SHARE', 0.1),
+      cpuShare: read.fraction('ERASE_CPU_SHARE', 0.1),
       /** The longest that a request waits for a pass, even if the pass then needs more than `cpuShare`. */
-      withinMs: duration(env, 'ERASE_WITHIN', '24h'),
+      withinMs: read.duration('ERASE_WITHIN', '24h'),
     },
     /** For tests only: where the process dies, `name:n`. */
-    crashAt: crashSpec(env),
-    logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
+    crashAt: crashSpec(read),
+    logLevel: read.oneOf('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
   };
 }
 
@@ -171,14 +158,14 @@ export function startFile(dataDir: string): string {
 
 /** The part of its environment that a start records. */
 export function variablesToNote(env: NodeJS.ProcessEnv): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    notedVariables.map((name) => [name, text(env, name, '')] as const).filter(([, value]) => value !== ''),
-  );
+  const read = new Variables(env);
+  const noted = notedVariables.map((name) => [name, read.text(name)] as const);
+  return Object.fromEntries(noted.filter(([, value]) => value !== ''));
 }
 
 /** The configuration of a command. Variables that its own environment does not set come from the start that uses its DATA_DIR. */
 export function readConfigBesideStart(env: NodeJS.ProcessEnv = process.env): Config {
-  const noted = readFileOf(startFile(resolve(text(env, 'DATA_DIR', '.data')))) ?? '';
+  const noted = readFileOf(startFile(resolve(new Variables(env).text('DATA_DIR', '.data')))) ?? '';
   const own = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   return readConfig({ ...notedIn(noted), ...own });
 }
@@ -208,9 +195,8 @@ export function readConfigOrExit(read: () => Config = readConfig): Config {
 }
 
 /** The name of the cluster: several servers need it to read each other's tables. */
-function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: boolean): string | undefined {
-  const isNamed = env.CLICKHOUSE_CLUSTER !== undefined && env.CLICKHOUSE_CLUSTER !== '';
-  if (isNamed) return identifier(env, 'CLICKHOUSE_CLUSTER', '');
+function clickhouseCluster(read: Variables, servers: number, isEmbedded: boolean): string | undefined {
+  if (read.text('CLICKHOUSE_CLUSTER') !== '') return read.identifier('CLICKHOUSE_CLUSTER', '');
   if (servers === 1) return undefined;
   if (isEmbedded) return 'sluice';
   throw new ConfigError('CLICKHOUSE_CLUSTER must name the cluster of the servers of CLICKHOUSE_URL');
@@ -220,10 +206,10 @@ function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: 
 const clickhouseServersMax = 8;
 
 /** How the tables are kept. If CLICKHOUSE_URL names only one server of a cluster, the cluster's servers are replicas. */
-function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
-  const hasCluster = text(env, 'CLICKHOUSE_CLUSTER', '') !== '';
+function tableKind(read: Variables, servers: number): TableKind {
+  const hasCluster = read.text('CLICKHOUSE_CLUSTER') !== '';
   const kinds = ['plain', 'replicated', 'shared', 'rehearsed'] as const;
-  const kind = oneOf(env, 'CLICKHOUSE_TABLES', kinds, hasCluster && servers === 1 ? 'replicated' : 'plain');
+  const kind = read.oneOf('CLICKHOUSE_TABLES', kinds, hasCluster && servers === 1 ? 'replicated' : 'plain');
   if (kind !== 'plain' && kind !== 'rehearsed' && servers > 1)
     throw new ConfigError('CLICKHOUSE_TABLES must be plain when CLICKHOUSE_URL names several servers');
   if (kind === 'replicated' && !hasCluster)
@@ -247,15 +233,11 @@ export function clickhouseClusterSecretFile(dataDir: string): string {
   return join(dataDir, 'clickhouse-cluster-secret');
 }
 
-function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
-  const value = text(env, 'CRASH_AT', '');
-  if (value === '') return undefined;
-  if (!isCrashSpec(value)) {
-    throw new ConfigError(
-      `CRASH_AT must be name:n, a crash point and at which pass it crashes, not ${JSON.stringify(value)}`,
-    );
-  }
-  return value;
+function crashSpec(read: Variables): string | undefined {
+  const value = read.text('CRASH_AT');
+  if (value !== '' && !isCrashSpec(value))
+    throw ConfigError.of('CRASH_AT', 'name:n, a crash point and at which pass it crashes', value);
+  return value || undefined;
 }
 
 /** A provider of OpenID Connect. */
@@ -269,15 +251,15 @@ export type ProviderConfig = {
 };
 
 /** Issuer, id and secret must be set together or not at all. */
-function provider(env: NodeJS.ProcessEnv): ProviderConfig | undefined {
-  const issuer = url(env, 'OIDC_ISSUER', ['http:', 'https:']);
+function provider(read: Variables): ProviderConfig | undefined {
+  const issuer = read.url('OIDC_ISSUER');
   if (issuer !== undefined && !isSafeAddress(issuer))
     throw new ConfigError(
       'OIDC_ISSUER must begin with https:// unless the provider runs on this machine (127.0.0.1)',
     );
-  const clientId = text(env, 'OIDC_CLIENT_ID', '');
-  const clientSecret = text(env, 'OIDC_CLIENT_SECRET', '');
-  const roleClaim = text(env, 'OIDC_ROLE_CLAIM', 'sluice_role');
+  const clientId = read.text('OIDC_CLIENT_ID');
+  const clientSecret = read.text('OIDC_CLIENT_SECRET');
+  const roleClaim = read.text('OIDC_ROLE_CLAIM', 'sluice_role');
   if (issuer === undefined && clientId === '' && clientSecret === '') return undefined;
   if (issuer === undefined || clientId === '' || clientSecret === '')
     throw new ConfigError('OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together');
@@ -288,8 +270,8 @@ const tokenForm = new RegExp(`^[A-Za-z0-9._~+/-]{1,${bearerMax}}=*$`);
 const placeholderForm = /replace.?me|change.?me|placeholder|example|your.?token|admin.?token/i;
 
 /** The messages do not repeat the token. */
-function adminToken(env: NodeJS.ProcessEnv): string {
-  const token = text(env, 'ADMIN_TOKEN', '');
+function adminToken(read: Variables): string {
+  const token = read.text('ADMIN_TOKEN');
   if (token === '') return '';
   const { tokenLengthMin, tokenSymbolsMin } = administration;
   const advice = 'make one with "openssl rand -hex 24"';
@@ -308,8 +290,8 @@ function adminToken(env: NodeJS.ProcessEnv): string {
 }
 
 /** The demo shows data without a token, so no other machine may reach it. */
-function demo(env: NodeJS.ProcessEnv, hosts: readonly string[]): boolean {
-  if (oneOf(env, 'DEMO', ['0', '1'], '0') === '0') return false;
+function demo(read: Variables, hosts: readonly string[]): boolean {
+  if (read.oneOf('DEMO', ['0', '1'], '0') === '0') return false;
   if (!hosts.every(isLoopback)) {
     throw new ConfigError('DEMO must be 0 unless HOST and ADMIN_HOST are loopback addresses');
   }
@@ -339,25 +321,24 @@ function originOf(address: string): string {
 }
 
 /** Operators can choose these paths, so that ad blockers' lists do not match them. They must not be paths of other endpoints. */
-function clientPaths(env: NodeJS.ProcessEnv): { readonly sdkPaths: Paths; readonly collectPaths: Paths } {
-  const sdkPaths = paths(env, 'SDK_PATH', '/sdk.js');
-  const collectPaths = paths(env, 'COLLECT_PATH', '/api/collect');
+function clientPaths(read: Variables): { readonly sdkPaths: Paths; readonly collectPaths: Paths } {
+  const sdkPaths = paths(read, 'SDK_PATH', '/sdk.js');
+  const collectPaths = paths(read, 'COLLECT_PATH', '/api/collect');
   const all = [...sdkPaths.flatMap((path) => [path, `${path}.map`]), ...collectPaths];
   const twice = all.find((path, at) => all.indexOf(path) < at);
   if (twice !== undefined) throw new ConfigError(`SDK_PATH and COLLECT_PATH name ${twice} twice`);
   return { sdkPaths, collectPaths };
 }
 
-function paths(env: NodeJS.ProcessEnv, name: string, usual: string): Paths {
-  const [first = usual, ...others] = text(env, name, usual)
-    .split(',')
-    .map((path) => path.trim());
-  for (const path of [first, ...others]) {
+function paths(read: Variables, name: string, usual: string): Paths {
+  const isOne = (path: string) => {
     const isPath = path.length <= 255 && /^(\/(?!\.+(\/|$))[\w.~-]+)+$/.test(path);
-    if (!isPath || (path !== usual && /^\/(api|v1|health|micro|openapi\.json)(\/|$)/.test(path)))
-      throw new ConfigError(
-        `${name} must be paths such as ${usual}, separated by commas, none of them another endpoint's, not ${JSON.stringify(path)}`,
-      );
-  }
+    return isPath && (path === usual || !/^\/(api|v1|health|micro|openapi\.json)(\/|$)/.test(path));
+  };
+  const [first = usual, ...others] = read.list(
+    name,
+    `paths such as ${usual}, none of them another endpoint's`,
+    isOne,
+  );
   return [first, ...others];
 }

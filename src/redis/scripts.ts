@@ -43,7 +43,6 @@ export const scripts = {
   witnessRegistry: confirmed('witness-registry-4'),
   witnessShard: confirmed('witness-shard-1'),
   noteCallback: confirmed('note-callback-3'),
-  endLoad: confirmed('end-load-4'),
   outstanding: confirmed('outstanding-2'),
   fence: confirmed('fence-1'),
   submitDeletion: confirmed('submit-deletion-11'),
@@ -68,7 +67,6 @@ export const scripts = {
   noteRestore: confirmed('note-restore-5'),
   takeTurn: confirmed('take-turn-1'),
   keepTurn: confirmed('keep-turn-1'),
-  time: load('time-1'),
 } as const;
 
 /**

@@ -6,7 +6,7 @@ import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { holdLease, newOwner } from '../redis/lease.js';
-import { runScript, type Script, scripts } from '../redis/scripts.js';
+import { runScript, scripts } from '../redis/scripts.js';
 import { stateLoads } from '../tuning.js';
 import { untilTrue } from '../wait.js';
 import { type Deployment, deploymentKey } from './documents.js';
@@ -59,9 +59,10 @@ export async function withLoading<Result>(
 function hold(redis: Redis, nonce: string, beganUs: bigint): Loading & { readonly end: () => Promise<void> } {
   const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
-  async function run(script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
+  async function write(commands: readonly Command[]): Promise<unknown> {
+    const args = commands.flatMap((command) => [command.length, ...command]);
     const guards = [registryKeys.epoch, registryKeys.loading];
-    const reply = await runScript(redis, script, [...guards, ...keys], [nonce, ...args]);
+    const reply = await runScript(redis, scripts.load, guards, [nonce, ...args]);
     if (reply === null) throw new LoadInterrupted();
     return reply;
   }
@@ -69,21 +70,19 @@ function hold(redis: Redis, nonce: string, beganUs: bigint): Loading & { readonl
   return {
     nonce,
     beganUs,
-    write: (commands) =>
-      run(
-        scripts.load,
-        [],
-        commands.flatMap((command) => [command.length, ...command]),
-      ),
+    write,
     confirm: async () => {
       if (!(await isHeld())) throw new LoadInterrupted();
     },
-    finish: async ({ epoch }, how) => {
-      await run(
-        scripts.endLoad,
-        [registryKeys.documents, registryKeys.rewriteWanted],
-        [epoch, deploymentKey, how === 'restored' ? 'restored' : ''],
-      );
+    finish: async (deployment, how) => {
+      await write([
+        // With the epoch, so that no Redis has an epoch without its deployment.
+        ['HSET', registryKeys.documents, deploymentKey, JSON.stringify(deployment)],
+        // The append-only file may still hold deleted data.
+        ...(how === 'restored' ? [['SET', registryKeys.rewriteWanted, '1']] : []),
+        ['SET', registryKeys.epoch, deployment.epoch],
+        ['DEL', registryKeys.loading],
+      ]);
     },
     end,
   };
