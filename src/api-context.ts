@@ -1,7 +1,7 @@
 // The context of a running API process: its connections, the state of other processes that it follows, and what its routes share.
 
 import { createAccessWatch } from './accounts/access-watch.js';
-import { tablesOf } from './clickhouse/client.js';
+import { serversIn } from './clickhouse/client.js';
 import { connectServers, watchServers } from './clickhouse/servers.js';
 import { watchSetAside } from './clickhouse/set-aside-parts.js';
 import { createPlaces } from './concurrency.js';
@@ -26,7 +26,6 @@ import { createLosses } from './registry/losses.js';
 import { followShardTable } from './registry/shard-servers.js';
 import { followWitness } from './registry/witness.js';
 import { exitAfter } from './stop.js';
-import { commitBatches } from './tuning.js';
 
 /** What the routes share. */
 export type ApiContext = Awaited<ReturnType<typeof openContext>>;
@@ -52,14 +51,14 @@ type Followed = Awaited<ReturnType<typeof connectAndFollow>>;
 
 async function connectAndFollow(config: Config, log: Log) {
   const crash = createCrashPoint(config.crashAt);
-  const commitRedis = connectForCommits(config, commitBatches.attemptMs, log);
+  const commitRedis = connectForCommits(config, log);
   // A request that needs this connection is answered within 2 s, whatever happens to Redis.
   const redis = connect(config, log, waits.requestMsMax);
   await untilReady(redis, 2_000).catch(() => log.warn('redis does not answer yet'));
   void warnOfReplicas(redis, config.redisReplicasAck, log);
   // A connection without that limit, since sending a list of ten thousand users takes longer.
   const deletionRedis = connect(config, log);
-  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
+  const clickhouse = connectServers(serversIn(config));
   const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
   const serversWatch = watchServers(clickhouse);
   const setAside = watchSetAside(clickhouse);

@@ -26,13 +26,10 @@ import { announceProcess } from './redis/processes.js';
 import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
 import { administratorsRoutes, publicRoutes } from './routes.js';
 
-export type App = {
-  /** Settles when every accepted request is answered and everything is closed. */
-  close(): Promise<void>;
-};
-
-/** Settles when it listens. Rejects with PortTaken. */
-export async function startApp(config: Config, log: Log): Promise<App> {
+/**
+ * Settles when it listens. Rejects with PortTaken. `close` settles when every accepted request is answered and everything is closed.
+ */
+export async function startApp(config: Config, log: Log): Promise<{ readonly close: () => Promise<void> }> {
   const processName = `api-${process.pid}`;
   const context = await openContext(config, log);
   const { redis } = context;

@@ -30,14 +30,7 @@ export type MakesWay = {
 /** Gives a place back; may be called again. */
 export type EndPlace = () => void;
 
-export type Places = {
-  /** Takes a place if there is one now. */
-  tryTake(holder: Holder, makesWay?: MakesWay): EndPlace | undefined;
-  /** Settles once there is a place; with undefined if the queue is too long, or no place became free in time. */
-  take(holder: Holder, makesWay?: MakesWay): Promise<EndPlace | undefined>;
-  /** Does work in a place; `'busy'` if there was none. */
-  within<Result>(holder: Holder, work: () => Promise<Result>): Promise<Result | 'busy'>;
-};
+export type Places = ReturnType<typeof createPlaces>;
 
 type Held = { readonly account: string; readonly makesWay: MakesWay | undefined; isLeaving: boolean };
 type Waiting = {
@@ -49,7 +42,7 @@ type Waiting = {
 /** How often to check whether slow work has to give way. */
 const checkEveryMs = 500;
 
-export function createPlaces(limits: PlacesLimits): Places {
+export function createPlaces(limits: PlacesLimits) {
   const { atOnceMax, ofAccountMax, ofPersonMax = ofAccountMax } = limits;
   const { waitingOfAccountMax, waitingOfPersonMax = waitingOfAccountMax } = limits;
   const held = new Set<Held>();
@@ -125,6 +118,7 @@ export function createPlaces(limits: PlacesLimits): Places {
     most.makesWay?.leave();
   }
 
+  /** Takes a place if there is one now. */
   function tryTake(holder: Holder, makesWay?: MakesWay): EndPlace | undefined {
     return mayHold(holder) ? hold(holder, makesWay) : undefined;
   }
@@ -135,6 +129,7 @@ export function createPlaces(limits: PlacesLimits): Places {
     return ofThisAccount.length < waitingOfAccountMax && ofThisPerson.length < waitingOfPersonMax;
   }
 
+  /** Settles once there is a place; with undefined if the queue is too long, or no place became free in time. */
   function take(holder: Holder, makesWay?: MakesWay): Promise<EndPlace | undefined> {
     const end = tryTake(holder, makesWay);
     if (end !== undefined) return Promise.resolve(end);
@@ -161,7 +156,8 @@ export function createPlaces(limits: PlacesLimits): Places {
   return {
     tryTake,
     take,
-    within: async (holder, work) => {
+    /** Does work in a place; `'busy'` if there was none. */
+    within: async <Result>(holder: Holder, work: () => Promise<Result>): Promise<Result | 'busy'> => {
       const end = await take(holder);
       if (end === undefined) return 'busy';
       try {

@@ -12,7 +12,7 @@ export class ConfigError extends Error {
 }
 
 export class Variables {
-  constructor(readonly env: NodeJS.ProcessEnv) {}
+  constructor(private readonly env: NodeJS.ProcessEnv) {}
 
   /** The text of a variable; `fallback` if it is unset or empty. */
   text(name: string, fallback = ''): string {

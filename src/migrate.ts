@@ -1,6 +1,6 @@
 // `npm run migrate`: migrates ClickHouse to the schema of this version, then ends.
 
-import { tablesOf } from './clickhouse/client.js';
+import { serversIn } from './clickhouse/client.js';
 import { migrateServers } from './clickhouse/migrate.js';
 import { readConfigBesideStart, readConfigOrExit } from './config.js';
 import { createLog } from './log.js';
@@ -8,11 +8,7 @@ import { createLog } from './log.js';
 const config = readConfigOrExit(readConfigBesideStart);
 const log = createLog('migrate', config.logLevel);
 try {
-  const applied = await migrateServers({
-    urls: config.clickhouseUrls,
-    database: config.clickhouseDatabase,
-    ...tablesOf(config),
-  });
+  const applied = await migrateServers(serversIn(config));
   log.info({ applied }, 'schema is up to date');
 } catch (error) {
   process.stderr.write(

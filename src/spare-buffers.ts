@@ -3,19 +3,6 @@
 
 const KiB = 1024;
 
-export type SpareBuffers = {
-  /** The size of the buffer that a taker of so many bytes gets. */
-  sizeFor(bytesMin: number): number;
-  /** A buffer of at least so many bytes, whatever they are. */
-  take(bytesMin: number): Buffer;
-  /**
-   * Keeps the memory of a buffer, or of a view of it, for another taker; does nothing with memory that did not come from here. From now on
-   * nobody may read or write it, so what was sent from it must have been answered: a request that was given up may still be on its way, and
-   * would carry the next taker's bytes.
-   */
-  give(view: ArrayBufferView): void;
-};
-
 type Sizes = {
   /** A taker of fewer bytes gets as many, since making them is cheap. */
   readonly bytesMin: number;
@@ -25,7 +12,7 @@ type Sizes = {
   readonly keptBytesMax: number;
 };
 
-export function createSpareBuffers({ bytesMin: least, stepBytes, keptBytesMax }: Sizes): SpareBuffers {
+export function createSpareBuffers({ bytesMin: least, stepBytes, keptBytesMax }: Sizes) {
   const spares: Buffer[] = [];
   const taken = new WeakMap<ArrayBufferLike, Buffer>();
   let keptBytes = 0;
@@ -33,8 +20,10 @@ export function createSpareBuffers({ bytesMin: least, stepBytes, keptBytesMax }:
   const sizeFor = (bytesMin: number) =>
     isKept(bytesMin) ? Math.ceil(bytesMin / stepBytes) * stepBytes : bytesMin;
   return {
+    /** The size of the buffer that a taker of so many bytes gets. */
     sizeFor,
-    take(bytesMin) {
+    /** A buffer of at least so many bytes, whatever they are. */
+    take(bytesMin: number): Buffer {
       if (!isKept(bytesMin)) return Buffer.allocUnsafe(bytesMin);
       const bytes = sizeFor(bytesMin);
       const index = spares.findLastIndex(({ length }) => length === bytes);
@@ -43,7 +32,12 @@ export function createSpareBuffers({ bytesMin: least, stepBytes, keptBytesMax }:
       taken.set(buffer.buffer, buffer);
       return buffer;
     },
-    give(view) {
+    /**
+     * Keeps the memory of a buffer, or of a view of it, for another taker; does nothing with memory that did not come from here. From now on
+     * nobody may read or write it, so what was sent from it must have been answered: a request that was given up may still be on its way,
+     * and would carry the next taker's bytes.
+     */
+    give(view: ArrayBufferView): void {
       // Asking a small typed array for its memory would move it out of V8's heap.
       const buffer = isKept(view.byteLength) ? taken.get(view.buffer) : undefined;
       if (buffer === undefined) return;

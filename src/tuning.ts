@@ -57,17 +57,6 @@ export const commitBatches = {
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
-/**
- * How many numbers a new primary of Redis skips, so that no number is given out twice: a former primary that was cut off went on alone for
- * seconds at most.
- */
-export const newPrimary = {
-  /** Microseconds of the clock from which segments get their numbers, and suppressions and second copies their versions. */
-  skippedUs: 60_000_000,
-  /** Versions of the registry, which are not below the clock either. */
-  versionsSkipped: 10_000,
-} as const;
-
 /** ClickHouse skips an insert whose token it has already seen. */
 export const insertTokens = {
   /** Tokens that ClickHouse remembers for each table, as the migrations set it. */

@@ -1,6 +1,6 @@
 // The worker process: wiring and signals.
 
-import { tablesOf } from '../src/clickhouse/client.js';
+import { serversIn } from '../src/clickhouse/client.js';
 import {
   connectServers,
   type ServersWatch,
@@ -32,7 +32,7 @@ const config = readConfigOrExit();
 const log = createLog('worker', config.logLevel);
 const redis = connect(config, log);
 const queueRedis = connectForQueue(config, log);
-const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
+const clickhouse = connectServers(serversIn(config));
 const crash = createCrashPoint(config.crashAt);
 const stop = stopRequested();
 let stopping = false;

@@ -3,6 +3,7 @@
 // again. An access that merely expires is noticed within some seconds.
 
 import { accessWatch } from '../contract/limits.js';
+import { sharing } from '../wait.js';
 
 /**
  * Calls `stop` once, when `mayGoOn` says no: it is asked at once, after each change, and regularly. While Redis is away, work goes on.
@@ -16,31 +17,19 @@ export function createAccessWatch(
   askedEveryMs: number = accessWatch.askedEveryMs,
 ): WatchAccess {
   return (mayGoOn, stop) => {
-    let state: 'idle' | 'asking' | 'asking again' | 'over' = 'idle';
-    const check = async () => {
-      if (state !== 'idle') {
-        // The answer that is under way may be older than the change.
-        if (state === 'asking') state = 'asking again';
-        return;
-      }
-      do {
-        state = 'asking';
-        const may = await mayGoOn().catch(() => true);
-        if (isOver()) return;
-        if (!may) {
-          end();
-          return stop();
-        }
-      } while (isToAskAgain());
-      state = 'idle';
-    };
-    // Functions, since the compiler assumes that the state is still what it was before the await.
-    const isOver = () => state === 'over';
-    const isToAskAgain = () => state === 'asking again';
+    let isOver = false;
+    // A change that comes while the answer is under way is asked about again, since that answer may be older.
+    const check = sharing(async () => {
+      if (isOver) return;
+      const may = await mayGoOn().catch(() => true);
+      if (may || isOver) return;
+      end();
+      stop();
+    });
     const leave = onChange(() => void check());
     const timer = setInterval(() => void check(), askedEveryMs);
     function end(): void {
-      state = 'over';
+      isOver = true;
       leave();
       clearInterval(timer);
     }

@@ -75,15 +75,9 @@ export async function revokeApiKey(
     const revoked = live.filter((key) => id === undefined || key.id === id);
     if (id !== undefined && revoked.length === 0)
       throw new AdministrationError(`${appId} has no API key ${id}`);
+    const left = live.filter((key) => !revoked.includes(key));
     return {
-      changes:
-        revoked.length === 0
-          ? []
-          : changesTo(
-              snapshot,
-              appId,
-              live.filter((key) => !revoked.includes(key)),
-            ),
+      changes: revoked.length === 0 ? [] : changesTo(snapshot, appId, left),
       result: { app_id: appId, ...(id === undefined ? {} : { id }), revoked: revoked.length > 0 },
     };
   });
@@ -125,12 +119,10 @@ export function liveKeys(document: EnvironmentKeys | undefined, nowMs: number): 
 
 /** Records that a key got a token, in the registry and so in its second copy; at most once a minute for each key. */
 export async function noteApiKeyUse(redis: Redis, key: Key, nowMs: number): Promise<void> {
-  await runScript(
-    redis,
-    scripts.noteKeyUse,
-    [registryKeys.epoch, registryKeys.documents, registryKeys.uncopied],
-    [useOf(key), JSON.stringify({ used_at: new Date(nowMs - (nowMs % 60_000)).toISOString() })],
-  );
+  const { epoch, documents, uncopied } = registryKeys;
+  const use: KeyUse = { used_at: new Date(nowMs - (nowMs % 60_000)).toISOString() };
+  const args = [useOf(key), JSON.stringify(use)];
+  await runScript(redis, scripts.noteKeyUse, [epoch, documents, uncopied], args);
 }
 
 async function addApiKey(

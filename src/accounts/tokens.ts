@@ -66,22 +66,12 @@ export async function mintToken(
   const { environment, key, nowMs } = found;
   const accessToken = newSecret('slt_');
   const record: TokenRecord = { app_id: appId, key_hash: key.hash, main_id: environment.main_id };
+  const { token, liveTokens, issuedTokens } = registryKeys;
+  const keys = [token(hashSecret(accessToken)), liveTokens(key.hash), issuedTokens(environment.account_id)];
+  const { tokenMsMax, liveTokensPerKeyMax, tokensPerAccountMax } = deletions;
+  const args = [JSON.stringify(record), tokenMsMax, liveTokensPerKeyMax, tokensPerAccountMax];
   const [waitMs] = await Promise.all([
-    runScript(
-      redis,
-      scripts.issueToken,
-      [
-        registryKeys.token(hashSecret(accessToken)),
-        registryKeys.liveTokens(key.hash),
-        registryKeys.issuedTokens(environment.account_id),
-      ],
-      [
-        JSON.stringify(record),
-        deletions.tokenMsMax,
-        deletions.liveTokensPerKeyMax,
-        deletions.tokensPerAccountMax,
-      ],
-    ),
+    runScript(redis, scripts.issueToken, keys, args),
     noteApiKeyUse(redis, key, nowMs),
   ]);
   return waitMs === 0 ? { accessToken } : { waitMs: Number(waitMs) };

@@ -1,7 +1,7 @@
 // The command `clickhouse` of deploy/RUNBOOK.md. It sends one statement to this deployment's ClickHouse, in its database and as the
 // service's user. It prints the answer in the format that the statement names, or else as tab-separated values.
 
-import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
+import { connectClickHouse, serversIn } from '../clickhouse/client.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { connectionFaultInWords } from './connection-fault.js';
 
@@ -16,7 +16,7 @@ if (url === undefined) {
   );
   process.exit(1);
 }
-const clickhouse = connectClickHouse({ url, database: config.clickhouseDatabase, ...tablesOf(config) });
+const clickhouse = connectClickHouse({ ...serversIn(config), url });
 try {
   const [query] = words[0] === '--server' ? words.slice(2) : words;
   if (query === undefined) throw new Error('a statement is needed, such as: SELECT count() FROM events');

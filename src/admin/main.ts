@@ -1,6 +1,6 @@
 // `npm run admin -- …`: runs one command and prints its result as JSON.
 
-import { tablesOf } from '../clickhouse/client.js';
+import { serversIn } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
@@ -33,7 +33,7 @@ async function runWithService(): Promise<void> {
   const config = readConfigOrExit(readConfigBesideStart);
   const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
   const redis = connect(config, log);
-  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
+  const clickhouse = connectServers(serversIn(config));
   try {
     await untilReady(redis, 5_000).catch(() => {
       throw new AdministrationError(redisFaultInWords(config, '5 s'));

@@ -22,8 +22,14 @@ export type ClickHouseOptions = {
   readonly cluster?: string | undefined;
 };
 
-export function tablesOf({ clickhouseTables: tables, clickhouseCluster: cluster }: Config) {
-  return { tables, cluster };
+/** The servers of a configuration, their database, and how they keep its tables. */
+export function serversIn(config: Config) {
+  return {
+    urls: config.clickhouseUrls,
+    database: config.clickhouseDatabase,
+    tables: config.clickhouseTables,
+    cluster: config.clickhouseCluster,
+  };
 }
 
 export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient {

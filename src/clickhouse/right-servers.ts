@@ -5,7 +5,6 @@
 
 import { type ClickHouseClient, codeOfFault, faultCodes, guardStatements } from './client.js';
 import {
-  foreignOf,
   misconfigurationOf,
   notOfRedis,
   readEpoch,
@@ -17,16 +16,6 @@ import {
 export class WrongServer extends Error {
   readonly code = 'wrong_server';
 }
-
-export type RightServers = {
-  /**
-   * Asks the server at an index for its number, again if a connection to it fails meanwhile. Settles with `empty` if it lacks the
-   * database. Rejects with WrongServer, with the fault of the connection, or when the signal is aborted, by default after 15 s.
-   */
-  compare(index: number, signal?: AbortSignal): Promise<'right' | 'empty'>;
-  /** What was wrong with servers at their last check. */
-  misconfigurations(): readonly string[];
-};
 
 const comparedMsMax = 10_000;
 const primaryMsMax = 5_000;
@@ -50,7 +39,7 @@ export function guardServers(
   isOn: () => boolean,
   epochInRedis: () => string | undefined,
   waitMsMax = admissionMsMax,
-): RightServers {
+) {
   const never = Number.NEGATIVE_INFINITY;
   const servers = all.map(
     (client): Compared => ({
@@ -67,6 +56,10 @@ export function guardServers(
   /** The deployment that the primary server's URL led to, if it was not Redis's. */
   let foreign: string | undefined;
 
+  /**
+   * Asks the server at an index for its number, again if a connection to it fails meanwhile. Settles with `empty` if it lacks the
+   * database. Rejects with WrongServer, with the fault of the connection, or when the signal is aborted, by default after 15 s.
+   */
   async function compare(index: number, signal = AbortSignal.timeout(waitMsMax)): Promise<'right' | 'empty'> {
     const server = servers[index] as Compared;
     for (;;) {
@@ -90,7 +83,8 @@ export function guardServers(
       return 'empty';
     }
     if (server === primary) {
-      const mismatch = foreignOf(epoch, epochInRedis());
+      const inRedis = epochInRedis();
+      const mismatch = epoch && inRedis && epoch !== inRedis ? notOfRedis(index) : undefined;
       foreign = mismatch === undefined ? undefined : noted?.deployment;
       if (mismatch === undefined) server.noted = noted;
       return settle(server, mismatch ?? misconfigurationOf(index, noted, undefined), askedAtMs);
@@ -134,6 +128,7 @@ export function guardServers(
   }
   return {
     compare,
+    /** What was wrong with servers at their last check. */
     misconfigurations: () => servers.flatMap(({ misconfiguration }) => misconfiguration ?? []),
   };
 }

@@ -47,12 +47,6 @@ export function misconfigurationOf(
   return undefined;
 }
 
-/** The message that the primary server is of another deployment than Redis; undefined unless both are known and differ. */
-export function foreignOf(epoch: string | undefined, inRedis: string | undefined): string | undefined {
-  const isKnown = epoch !== undefined && inRedis !== undefined;
-  return isKnown && epoch !== inRedis ? notOfRedis(0) : undefined;
-}
-
 export function notOfRedis(index: number): string {
   return `server ${index} of CLICKHOUSE_URL (from 0) belongs to another deployment than Redis`;
 }

@@ -7,7 +7,7 @@
 import { Unavailable } from '../contract/errors.js';
 import { repeat } from '../repeat.js';
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse, endingAfter } from './client.js';
-import { guardServers, type RightServers, WrongServer } from './right-servers.js';
+import { guardServers, WrongServer } from './right-servers.js';
 
 export type ShardTable = {
   /** By shard: the index in CLICKHOUSE_URL of the server that has its rows. */
@@ -21,29 +21,7 @@ export type ShardTable = {
 /** The primary server first. */
 export type AllServers = readonly [ClickHouseClient, ...ClickHouseClient[]];
 
-export type Servers = {
-  readonly all: AllServers;
-  readonly isOne: boolean;
-  /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws until it was read. */
-  table(): ShardTable | undefined;
-  setTable(table: ShardTable): void;
-  /** Sets which deployment Redis has: servers of another one are refused. */
-  setEpoch(epoch: string): void;
-  /** The index of a shard's server, which CLICKHOUSE_URL may lack. */
-  numberOf(shard: number): number;
-  /** Throws ServerNotNamed. */
-  ofShard(shard: number): ClickHouseClient;
-  /** Whether CLICKHOUSE_URL names the server of a shard. */
-  isNamed(shard: number): boolean;
-  isMoving(shard: number): boolean;
-  isUnsettled(shard: number): boolean;
-  /** What is wrong with this process's CLICKHOUSE_URL, by the last checks; empty if nothing is. */
-  misconfigurations(): readonly string[];
-  /** Indexes of the servers that were set back to older data (registry/witness.ts). */
-  setBack(): readonly number[];
-  noteSetBack(numbers: readonly number[]): void;
-  readonly compare: RightServers['compare'];
-};
+export type Servers = Readonly<ReturnType<typeof createServers>>;
 
 /** CLICKHOUSE_URL of this process does not name the server that has a shard. */
 export class ServerNotNamed extends Error {
@@ -70,12 +48,11 @@ export class ClickHouseSetBack extends Unavailable {
 const known = new WeakMap<ClickHouseClient, Servers>();
 
 /** Makes a client for each server, without waiting for connections, and returns the primary one. Closing it also closes the others. */
-export function connectServers(
-  urls: readonly string[],
-  database: string,
-  tables: Partial<Pick<ClickHouseOptions, 'tables' | 'cluster'>> = {},
-): ClickHouseClient {
-  const [primary, ...others] = urls.map((url) => connectClickHouse({ url, database, ...tables }));
+export function connectServers({
+  urls,
+  ...options
+}: Omit<ClickHouseOptions, 'url'> & { readonly urls: readonly string[] }): ClickHouseClient {
+  const [primary, ...others] = urls.map((url) => connectClickHouse({ ...options, url }));
   if (primary === undefined) throw new Error('CLICKHOUSE_URL names no server');
   if (others.length === 0) return primary;
   known.set(primary, createServers([primary, ...others]));
@@ -96,7 +73,7 @@ export function serversOf(primary: ClickHouseClient): Servers {
   return servers;
 }
 
-function createServers(all: AllServers): Servers {
+function createServers(all: AllServers) {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
   let epoch: string | undefined;
@@ -120,24 +97,30 @@ function createServers(all: AllServers): Servers {
   return {
     all,
     isOne,
+    /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws until it was read. */
     table,
-    setTable: (next) => {
+    setTable: (next: ShardTable) => {
       current = next;
     },
-    setEpoch: (next) => {
+    /** Sets which deployment Redis has: servers of another one are refused. */
+    setEpoch: (next: string) => {
       epoch = next;
     },
+    /** The index of a shard's server, which CLICKHOUSE_URL may lack. */
     numberOf,
-    ofShard: (shard) => {
+    /** Throws ServerNotNamed. */
+    ofShard: (shard: number): ClickHouseClient => {
       const number = numberOf(shard);
       const client = all[number];
       if (client === undefined) throw new ServerNotNamed(notNamed(all.length, shard, number));
       return client;
     },
-    isNamed: (shard) => all[numberOf(shard)] !== undefined,
-    isMoving: (shard) => table()?.moving.includes(shard) ?? false,
-    isUnsettled: (shard) => table()?.unsettled.includes(shard) ?? false,
-    misconfigurations: () => {
+    /** Whether CLICKHOUSE_URL names the server of a shard. */
+    isNamed: (shard: number) => all[numberOf(shard)] !== undefined,
+    isMoving: (shard: number) => table()?.moving.includes(shard) ?? false,
+    isUnsettled: (shard: number) => table()?.unsettled.includes(shard) ?? false,
+    /** What is wrong with this process's CLICKHOUSE_URL, by the last checks; empty if nothing is. */
+    misconfigurations: (): readonly string[] => {
       const numbers = current?.servers ?? [];
       const shard = numbers.findIndex((number) => number >= all.length);
       return [
@@ -145,8 +128,9 @@ function createServers(all: AllServers): Servers {
         ...misconfigurations(),
       ];
     },
+    /** Indexes of the servers that were set back to older data (registry/witness.ts). */
     setBack: () => setBack,
-    noteSetBack: (numbers) => {
+    noteSetBack: (numbers: readonly number[]) => {
       setBack = numbers;
     },
     compare,
@@ -184,16 +168,12 @@ export function checkAll(servers: Servers): Promise<State[]> {
   return Promise.all(servers.all.map((client, index) => checkOrRemember(servers, client, index)));
 }
 
-export type ServersWatch = {
-  /** For health checks: a line about each server that did not answer the last time. */
-  readonly away: () => readonly string[];
-  readonly close: () => void;
-};
+export type ServersWatch = ReturnType<typeof watchServers>;
 
 const watchEveryMs = 2_000;
 
 /** Checks every two seconds which servers answer. */
-export function watchServers(primary: ClickHouseClient): ServersWatch {
+export function watchServers(primary: ClickHouseClient) {
   const servers = serversOf(primary);
   let away: readonly number[] = [];
   const check = async () => {
@@ -202,6 +182,7 @@ export function watchServers(primary: ClickHouseClient): ServersWatch {
   };
   const { stop } = repeat({ work: check, everyMs: watchEveryMs });
   return {
+    /** For health checks: a line about each server that did not answer the last time. */
     away: () =>
       away.map((number) =>
         servers.isOne

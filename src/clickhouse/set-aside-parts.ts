@@ -49,16 +49,10 @@ export function describeSetAside(counts: readonly (number | undefined)[]): strin
   );
 }
 
-export type SetAsideWatch = {
-  /** By server, as last counted. */
-  readonly counts: () => readonly (number | undefined)[];
-  readonly close: () => void;
-};
-
 /** Each count lists the folders of all tables. */
 const everyMs = 10_000;
 
-export function watchSetAside(primary: ClickHouseClient): SetAsideWatch {
+export function watchSetAside(primary: ClickHouseClient) {
   let counts: readonly (number | undefined)[] = [];
   const count = async () => {
     counts = await Promise.all(serversOf(primary).all.map(countSetAside));
@@ -66,5 +60,6 @@ export function watchSetAside(primary: ClickHouseClient): SetAsideWatch {
       clickhousePartsSetAside.set({ server: String(server) }, parts);
   };
   const { stop } = repeat({ work: count, everyMs });
+  /** `counts`: by server, as last counted. */
   return { counts: () => counts, close: () => void stop() };
 }

@@ -35,7 +35,7 @@ import {
 import { copyChanges, kindsOfCopies } from '../registry/outbox.js';
 import { readRegistry } from '../registry/registry.js';
 import { type CopiedRegistry, readSecondCopy } from '../registry/second-copy.js';
-import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
+import { settleShardServers, spreadEvenly, useShardServers } from '../registry/shard-servers.js';
 import { readSeen, seenNothing } from '../registry/witness-copies.js';
 import { untilNoInsertRuns } from './running-inserts.js';
 
@@ -131,7 +131,10 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const suppressions = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(copied) as Deployment };
-  takeOverShardServers(clickhouse, copy, loaded.deployment.shards);
+  // To load the shards, this process must know where their rows are.
+  const places = copy.documents[shardServersKey];
+  if (places !== undefined)
+    useShardServers(serversOf(clickhouse), JSON.parse(places) as ShardServers, loaded.deployment.shards);
   await loadShards(options, loaded, loading, { suppressions, registry, witness });
   crash('shards_restored');
   await options.restoreMore?.(loading);
@@ -197,16 +200,6 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
   const deployment = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
   if (spread !== undefined) await create(shardServersKey, spread);
   return deployment;
-}
-
-/** Takes over which server has which shard: to load the shards, this process must know where their rows are. */
-function takeOverShardServers(clickhouse: ClickHouseClient, copy: CopiedRegistry, shards: number): void {
-  const servers = serversOf(clickhouse);
-  const text = copy.documents[shardServersKey];
-  if (text === undefined) return;
-  const document = JSON.parse(text) as ShardServers;
-  checkShardServers(document, shards, servers.all.length);
-  servers.setTable(tableOf(document));
 }
 
 /** Keys of running processes. All other keys of the registry are left over from earlier. */
@@ -323,12 +316,9 @@ async function loadShard(
   await confirm();
   const bucketCount = claimBucketCount(claimBytesMax / shards);
   const { suppressions, registry, witness } = versions;
-  const wasLoaded = await runScript(
-    redis,
-    scripts.loadShard,
-    [state],
-    [epoch, floor, bucketCount, nonce, suppressions, registry, witness, seen.storedTo, seen.storedRecords],
-  );
+  const { storedTo, storedRecords } = seen;
+  const args = [epoch, floor, bucketCount, nonce, suppressions, registry, witness, storedTo, storedRecords];
+  const wasLoaded = await runScript(redis, scripts.loadShard, [state], args);
   if (wasLoaded === null) throw new LoadInterrupted();
 }
 

@@ -4,7 +4,7 @@
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
-import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
+import { type ClickHouseClient, serversIn } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
 import { voidSince } from '../clickhouse/ledger-table.js';
 import { migrateServers } from '../clickhouse/migrate.js';
@@ -75,11 +75,7 @@ export async function recoverState(context: AdminContext) {
     const missing = await readMissing(context, deployment.shards, setBack);
     if (setBack.length === 0) return { recovered: [], missing, ...noneDeleted };
     // The database itself may be missing.
-    await migrateServers({
-      urls: config.clickhouseUrls,
-      database: config.clickhouseDatabase,
-      ...tablesOf(config),
-    });
+    await migrateServers(serversIn(config));
     await checkNoMovedShards(context, setBack);
     const crash = createCrashPoint(config.crashAt);
     const result = await withoutDeletions(context, async () => {

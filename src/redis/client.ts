@@ -50,7 +50,8 @@ const withoutResending: ClusterOptions = {
  * reply after a time, since a promise may otherwise never settle after a drop. That time is much longer than `attemptMs`,
  * after which the sender of a commit gives up on it, having looked at what has arrived.
  */
-export function connectForCommits(address: RedisAddress, attemptMs: number, log: Log): Redis {
+export function connectForCommits(address: RedisAddress, log: Log): Redis {
+  const { attemptMs, replicasMs } = commitBatches;
   const options = { ...shared, commandTimeout: 10 * attemptMs };
   // Only the connection to a silent node of a cluster is given up, so that commits of other shards go on. So on a cluster a process that
   // was paused gives up on replies that it has not read yet, and answers `unknown`.
@@ -61,7 +62,7 @@ export function connectForCommits(address: RedisAddress, attemptMs: number, log:
   const redirected = (address.redisReplicasAck ?? 0) > 0 ? { maxRedirections: 0 } : {};
   const ofCluster = { ...withoutResending, ...redirected, redisOptions };
   const commits = open(address, { ...options, ...silentMsMax }, ofCluster, log);
-  return confirming(commits, address, commitBatches.replicasMs);
+  return confirming(commits, address, replicasMs);
 }
 
 /**
@@ -244,18 +245,11 @@ export async function serversOf(redis: Redis): Promise<readonly Single[]> {
   return redis.nodes('all');
 }
 
-export type NodeProbe = {
-  /** Whether a command on the key would be sent now. Costs a round trip only after a failure. */
-  isReachable(): Promise<boolean>;
-  /** To be called when a command on the key failed. */
-  markSuspect(): void;
-};
-
 /**
  * Whether the server of a key is reachable. Asked before a command for which it matters whether it was sent: a cluster accepts commands
  * even for a master that is gone, and their failure does not show whether they were sent.
  */
-export function probeOf(redis: Redis, key: string): NodeProbe {
+export function probeOf(redis: Redis, key: string) {
   if (!(redis instanceof Cluster)) {
     return { isReachable: async () => redis.status === 'ready', markSuspect: () => undefined };
   }
@@ -269,7 +263,8 @@ export function probeOf(redis: Redis, key: string): NodeProbe {
     redis.refreshSlotsCache();
   };
   return {
-    isReachable: async () => {
+    /** Whether a command on the key would be sent now. Costs a round trip only after a failure. */
+    isReachable: async (): Promise<boolean> => {
       if (redis.status !== 'ready') return false;
       known ||= await redis
         .exists(key)
@@ -277,6 +272,7 @@ export function probeOf(redis: Redis, key: string): NodeProbe {
         .then(Boolean);
       return known;
     },
+    /** To be called when a command on the key failed. */
     markSuspect,
   };
 }

@@ -4,7 +4,6 @@
 
 import { type Log, reportOnce } from '../log.js';
 import { Redis as Single } from '../packages/ioredis.js';
-import { newPrimary } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys, shardKeys } from './keys.js';
 import { closesOf, hasReplicas } from './replicas.js';
@@ -45,42 +44,43 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
   };
 
   /**
-   * Hands a part over to its server, unless the connection ends meanwhile. `take` settles with undefined if that server does not hold the
-   * deployment.
+   * Hands a part over to its server, unless the connection ends meanwhile. Settles as `take` does: with undefined if that server does not
+   * hold the deployment.
    */
-  async function settle(part: Part, take: (id: string) => Promise<string | undefined>): Promise<void> {
+  async function settle<Taken extends { readonly id: string }>(
+    part: Part,
+    take: (id: string) => Promise<Taken | undefined>,
+  ): Promise<Taken | undefined> {
     const server = serverOf(redis, part);
-    if (server?.status !== 'ready') return;
+    if (server?.status !== 'ready') return undefined;
     const closes = closesOf(server);
-    const id = await take(await idOf(server));
-    if (id !== undefined) settled.set(part, { server, closes, id });
+    const taken = await take(await idOf(server));
+    if (taken !== undefined) settled.set(part, { server, closes, id: taken.id });
+    return taken;
   }
 
   async function settleAll(): Promise<void> {
     const known = deployment();
     if (known === undefined || redis.status !== 'ready') return;
     const former = settled.get('registry')?.id;
-    let taken: Registry | undefined;
-    await settle('registry', async (id) => {
-      taken = await takeOverRegistry(redis, known, id);
-      return taken && id;
-    });
-    const registry = settled.get('registry')?.id;
-    if (taken === undefined || registry === undefined) return;
-    const { takeOvers: count, suppressions } = taken;
+    const registry = await settle('registry', (id) => takeOverRegistry(redis, known, id));
+    if (registry === undefined) return;
     // Shards are handed over again with the registry: they need the new version of the suppressions.
-    if (registry !== former) for (let shard = 0; shard < known.shards; shard += 1) settled.delete(shard);
+    if (registry.id !== former) for (let shard = 0; shard < known.shards; shard += 1) settled.delete(shard);
     const parts = Array.from({ length: known.shards }, (_, shard) => shard);
     const ofShards = parts
       .filter((shard) => settledId(shard) === undefined)
       .map((shard) =>
         settle(shard, async (serverId) => {
-          const id = serverId === registry ? serverId : `${registry} ${serverId}`;
-          const args = [known.epoch, id, newPrimary.skippedUs, suppressions];
+          const id = serverId === registry.id ? serverId : `${registry.id} ${serverId}`;
+          const args = [known.epoch, id, skippedUs, registry.suppressions];
           const reply = await runScript(redis, scripts.takeOverShard, [shardKeys.state(shard)], args);
           if (reply === 1)
-            log.warn({ shard, take_overs: count }, 'another server has become the primary of redis');
-          return reply === null ? undefined : id;
+            log.warn(
+              { shard, take_overs: registry.takeOvers },
+              'another server has become the primary of redis',
+            );
+          return reply === null ? undefined : { id };
         }),
       );
     const failed = (await Promise.allSettled(ofShards)).find(({ status }) => status === 'rejected');
@@ -113,13 +113,21 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
   };
 }
 
+/**
+ * How much a new primary skips, so that no number is given out twice: a former primary that was cut off went on alone for seconds at most.
+ * Microseconds of the clock from which segments get their numbers, and suppressions and second copies their versions; and versions of the
+ * registry, which are not below the clock either.
+ */
+const skippedUs = 60_000_000;
+const versionsSkipped = 10_000;
+
 /** How soon a failed attempt is repeated: a new primary may have no replica at first. */
 const retryMs = 500;
 
 type Part = 'registry' | number;
 /** `closes`: how often the connection had ended by then. What began on an earlier connection decides nothing. */
 type Settled = { readonly server: Single; readonly closes: number; readonly id: string };
-type Registry = { readonly takeOvers: number; readonly suppressions: string };
+type Registry = { readonly id: string; readonly takeOvers: number; readonly suppressions: string };
 
 function serverOf(redis: Redis, part: Part): Single | undefined {
   if (redis instanceof Single) return redis;
@@ -138,8 +146,7 @@ async function idOf(server: Single): Promise<string> {
 async function takeOverRegistry(redis: Redis, { epoch }: Known, id: string): Promise<Registry | undefined> {
   const { epoch: epochKey, primary, version, suppressions, copyVersion, suppressionChanges } = registryKeys;
   const keys = [epochKey, primary, version, suppressions, copyVersion, suppressionChanges];
-  const { versionsSkipped, skippedUs } = newPrimary;
   const args = [epoch, id, versionsSkipped, skippedUs];
   const reply = (await runScript(redis, scripts.takeOverRegistry, keys, args)) as [number, string] | null;
-  return reply === null ? undefined : { takeOvers: reply[0], suppressions: reply[1] };
+  return reply === null ? undefined : { id, takeOvers: reply[0], suppressions: reply[1] };
 }

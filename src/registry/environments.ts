@@ -26,56 +26,38 @@ export type LiveEnvironment = {
   readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
   /** This environment with the limits of imports, for requests whose token has this hash, until this time. */
-  readonly imports?: {
-    readonly hash: string;
-    readonly untilMs: number;
-    readonly environment: LiveEnvironment;
-  };
+  readonly imports?: Imports;
   /** Identities that may identify users although they are generic words. */
   readonly allowedIdentities: ReadonlySet<string>;
   /** Undefined for a limit that is turned off. */
   readonly limits: Readonly<Record<LimitName, RateLimit | undefined>>;
 };
 
+type Imports = { readonly hash: string; readonly untilMs: number; readonly environment: LiveEnvironment };
+
 /** A program that calls the administration. */
 export type LiveProgram = { readonly id: string; readonly role: Role; readonly accountId: string };
 
-export type Environments = {
-  get(appId: string): LiveEnvironment | undefined;
-  /**
-   * The environment of an app_id that the copy lacks. The registry is read after this call, so an environment can be used as soon as it
-   * was created. Reads are at least `refreshSpacingMs` apart and shared by all waiting callers, so unknown app_ids cost Redis almost
-   * nothing.
-   */
-  find(appId: string): Promise<LiveEnvironment | undefined>;
-  /** The environment of a write key, whether or not the environment requires one. */
-  ofWriteKey(writeKey: string): LiveEnvironment | undefined;
-  ofProgramKey(key: string): LiveProgram | undefined;
-  /** The environment that a token with this hash may import into now, with the limits of imports. */
-  ofImport(hash: string): LiveEnvironment | undefined;
-  /** The deployment, once it was read from Redis. It stays available when Redis is emptied. */
-  deployment(): Deployment | undefined;
-  isLoaded(): boolean;
-  /** Whether Redis answered the last read, and held the deployment. */
-  isCurrent(): boolean;
-  /** Calls a listener within half a second of a change of the registry or the end of a session. Returns a function that removes it. */
-  onChange(listener: () => void): () => void;
-  close(): void;
-};
+export type Environments = Awaited<ReturnType<typeof followEnvironments>>;
 
 const pollEveryMs = 500;
 const refreshSpacingMs = 50;
 /** Environments that are made ready before other work gets its turn: about a millisecond. */
 const environmentsPerTurn = 100;
 
+/** What the copy is made of; empty until the registry was read. */
+const nothing = {
+  version: undefined as string | undefined,
+  deployment: undefined as Deployment | undefined,
+  environments: new Map<string, LiveEnvironment>() as ReadonlyMap<string, LiveEnvironment>,
+  byWriteKey: new Map<string, LiveEnvironment>() as ReadonlyMap<string, LiveEnvironment>,
+  byProgramKey: new Map<string, LiveProgram>() as ReadonlyMap<string, LiveProgram>,
+  byImport: new Map<string, Imports>() as ReadonlyMap<string, Imports>,
+};
+
 /** Starts to follow the registry. Settles after the first attempt to read it, successful or not. */
-export async function followEnvironments(redis: Redis, log: Log): Promise<Environments> {
-  let environments = new Map<string, LiveEnvironment>();
-  let byKeyHash = new Map<string, LiveEnvironment>();
-  let byProgramHash = new Map<string, LiveProgram>();
-  let byImportHash = new Map<string, NonNullable<LiveEnvironment['imports']>>();
-  let deployment: Deployment | undefined;
-  let version: string | undefined;
+export async function followEnvironments(redis: Redis, log: Log) {
+  let copy = nothing;
   let isLoaded = false;
   const faults = reportOnce(log, 'the registry cannot be read');
   let answers = false;
@@ -84,41 +66,15 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
 
   async function refresh(): Promise<void> {
     const now = await readChanges(redis);
-    if (!isLoaded || now.version !== version) await readCopy();
+    if (!isLoaded || now.version !== copy.version) {
+      const read = await copyOf(await readRegistry(redis));
+      isLoaded = read !== undefined;
+      copy = read ?? copy;
+    }
     // Listeners are called only now, since they read the copy.
     const seen = `${now.version} ${now.endings}`;
     if (seen !== changes) for (const listener of [...listeners]) listener();
     changes = seen;
-  }
-
-  async function readCopy(): Promise<void> {
-    const snapshot = await readRegistry(redis);
-    if (snapshot.deployment === undefined) {
-      isLoaded = false;
-      return;
-    }
-    const { shards } = snapshot.deployment;
-    const registryVersion = Number(snapshot.version);
-    const live = new Map<string, LiveEnvironment>();
-    for (const batch of inBatches(snapshot.environments, environmentsPerTurn)) {
-      for (const [appId, environment] of batch)
-        live.set(
-          appId,
-          toLiveEnvironment(environment, shards, registryVersion, snapshot.writeKeys.has(appId)),
-        );
-      await nextTurn();
-    }
-    isLoaded = true;
-    deployment = snapshot.deployment;
-    environments = live;
-    byKeyHash = byHash(snapshot, environments);
-    byProgramHash = programsOf(snapshot);
-    byImportHash = new Map(
-      [...environments.values()].flatMap(({ imports }) =>
-        imports === undefined ? [] : [[imports.hash, imports]],
-      ),
-    );
-    version = snapshot.version;
   }
 
   /** Settles after a refresh that began after this call, successful or not. */
@@ -136,47 +92,71 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   await refreshAnew();
   const timer = setInterval(() => void refreshAnew(), pollEveryMs);
   return {
-    get: (appId) => environments.get(appId),
-    find: async (appId) => {
+    get: (appId: string) => copy.environments.get(appId),
+    /**
+     * The environment of an app_id that the copy lacks. The registry is read after this call, so an environment can be used as soon as it
+     * was created. Reads are at least `refreshSpacingMs` apart and shared by all waiting callers, so unknown app_ids cost Redis almost
+     * nothing.
+     */
+    find: async (appId: string) => {
       await refreshAnew();
-      return environments.get(appId);
+      return copy.environments.get(appId);
     },
-    ofWriteKey: (writeKey) => byKeyHash.get(hashSecret(writeKey)),
-    ofProgramKey: (key) => byProgramHash.get(hashSecret(key)),
-    ofImport: (hash) => {
-      const found = byImportHash.get(hash);
+    /** The environment of a write key, whether or not the environment requires one. */
+    ofWriteKey: (writeKey: string) => copy.byWriteKey.get(hashSecret(writeKey)),
+    ofProgramKey: (key: string) => copy.byProgramKey.get(hashSecret(key)),
+    /** The environment that a token with this hash may import into now, with the limits of imports. */
+    ofImport: (hash: string) => {
+      const found = copy.byImport.get(hash);
       return found !== undefined && found.untilMs > Date.now() ? found.environment : undefined;
     },
-    deployment: () => deployment,
+    /** The deployment, once it was read from Redis. It stays available when Redis is emptied. */
+    deployment: () => copy.deployment,
     isLoaded: () => isLoaded,
+    /** Whether Redis answered the last read, and held the deployment. */
     isCurrent: () => isLoaded && answers,
-    onChange: (listener) => {
+    /** Calls a listener within half a second of a change of the registry or the end of a session. Returns a function that removes it. */
+    onChange: (listener: () => void) => {
       listeners.add(listener);
-      return () => listeners.delete(listener);
+      return () => void listeners.delete(listener);
     },
     close: () => clearInterval(timer),
   };
 }
 
-/** Callers cannot choose the hash of a key, so the time of a look-up reveals nothing about other keys. */
-function byHash(
-  { writeKeys }: RegistrySnapshot,
-  environments: ReadonlyMap<string, LiveEnvironment>,
-): Map<string, LiveEnvironment> {
-  const found = new Map<string, LiveEnvironment>();
-  for (const { app_id, keys } of writeKeys.values()) {
-    const environment = environments.get(app_id);
-    if (environment === undefined) continue;
-    for (const { hash } of keys) found.set(hash, environment);
+/**
+ * Undefined if Redis does not hold the deployment. Keys are found by their hashes, which callers cannot choose, so the time of a look-up
+ * reveals nothing about other keys.
+ */
+async function copyOf(snapshot: RegistrySnapshot): Promise<typeof nothing | undefined> {
+  const { version, deployment, writeKeys, programKeys } = snapshot;
+  if (deployment === undefined) return undefined;
+  const environments = new Map<string, LiveEnvironment>();
+  for (const batch of inBatches(snapshot.environments, environmentsPerTurn)) {
+    for (const [appId, environment] of batch) {
+      const live = toLiveEnvironment(environment, deployment.shards, Number(version), writeKeys.has(appId));
+      environments.set(appId, live);
+    }
+    await nextTurn();
   }
-  return found;
-}
-
-function programsOf({ programKeys }: RegistrySnapshot): Map<string, LiveProgram> {
-  const all = [...programKeys.values()].flatMap(({ account_id: accountId = '', keys }) =>
+  const byWriteKey = [...writeKeys.values()].flatMap(({ app_id, keys }) => {
+    const environment = environments.get(app_id);
+    return environment === undefined ? [] : keys.map(({ hash }) => [hash, environment] as const);
+  });
+  const byProgramKey = [...programKeys.values()].flatMap(({ account_id: accountId = '', keys }) =>
     keys.map(({ hash, id, role }) => [hash, { id, role, accountId }] as const),
   );
-  return new Map(all);
+  const byImport = [...environments.values()].flatMap(({ imports }) =>
+    imports === undefined ? [] : [[imports.hash, imports] as const],
+  );
+  return {
+    version,
+    deployment,
+    environments,
+    byWriteKey: new Map(byWriteKey),
+    byProgramKey: new Map(byProgramKey),
+    byImport: new Map(byImport),
+  };
 }
 
 const limitNames = Object.keys(rateLimits) as readonly LimitName[];

@@ -22,20 +22,7 @@ export class LoadInterrupted extends AdministrationError {
 /** The words of a command of Redis. */
 export type Command = readonly (string | number)[];
 
-export type Loading = {
-  readonly nonce: string;
-  /** When it began, in microseconds of Redis's clock. */
-  readonly beganUs: bigint;
-  /**
-   * Carries out commands, whose keys are all the registry's, in one step, and only while this process has the right. Settles with the reply
-   * to the last one. Throws LoadInterrupted when the right is lost.
-   */
-  write(commands: readonly Command[]): Promise<unknown>;
-  /** Throws LoadInterrupted when the right is lost. */
-  confirm(): Promise<void>;
-  /** The last step: from then on Redis belongs to the deployment. */
-  finish(deployment: Deployment, how: 'created' | 'restored'): Promise<void>;
-};
+export type Loading = Omit<ReturnType<typeof hold>, 'end'>;
 
 /**
  * Runs `work` with the right, after waiting at most this long for another load. Settles with `loaded`, without running it, when Redis is
@@ -56,9 +43,13 @@ export async function withLoading<Result>(
   return work(loading).finally(end);
 }
 
-function hold(redis: Redis, nonce: string, beganUs: bigint): Loading & { readonly end: () => Promise<void> } {
+function hold(redis: Redis, nonce: string, beganUs: bigint) {
   const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
+  /**
+   * Carries out commands, whose keys are all the registry's, in one step, and only while this process has the right. Settles with the reply
+   * to the last one. Throws LoadInterrupted when the right is lost.
+   */
   async function write(commands: readonly Command[]): Promise<unknown> {
     const args = commands.flatMap((command) => [command.length, ...command]);
     const guards = [registryKeys.epoch, registryKeys.loading];
@@ -69,12 +60,15 @@ function hold(redis: Redis, nonce: string, beganUs: bigint): Loading & { readonl
 
   return {
     nonce,
+    /** When it began, in microseconds of Redis's clock. */
     beganUs,
     write,
-    confirm: async () => {
+    /** Throws LoadInterrupted when the right is lost. */
+    confirm: async (): Promise<void> => {
       if (!(await isHeld())) throw new LoadInterrupted();
     },
-    finish: async (deployment, how) => {
+    /** The last step: from then on Redis belongs to the deployment. */
+    finish: async (deployment: Deployment, how: 'created' | 'restored'): Promise<void> => {
       await write([
         // With the epoch, so that no Redis has an epoch without its deployment.
         ['HSET', registryKeys.documents, deploymentKey, JSON.stringify(deployment)],

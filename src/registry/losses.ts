@@ -10,29 +10,18 @@ import { toleratesLoss } from '../redis/replicas.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { Deployment } from './documents.js';
 
-export type Losses = {
-  /** Reports missing commits of this process. Settles when Redis accepts nothing more, or when the process may continue. */
-  readonly note: (shard: number, commits: number) => Promise<void>;
-  /** How many this process has noticed. */
-  readonly commits: () => number;
-};
-
 /** Higher than any witness's number, so all of Redis counts as older. */
 const aboveAll = Number.MAX_SAFE_INTEGER;
 
-export function createLosses(redis: Redis, deployment: () => Deployment | undefined, log: Log): Losses {
+export function createLosses(redis: Redis, deployment: () => Deployment | undefined, log: Log) {
   let total = 0;
 
   async function setAside(): Promise<void> {
     const known = deployment();
     if (known === undefined) return;
     const { epoch, witness, version, restoringBackup } = registryKeys;
-    await runScript(
-      redis,
-      scripts.witnessRegistry,
-      [epoch, witness, version, restoringBackup],
-      [aboveAll, 0],
-    );
+    const keys = [epoch, witness, version, restoringBackup];
+    await runScript(redis, scripts.witnessRegistry, keys, [aboveAll, 0]);
     const shards = Array.from({ length: known.shards }, (_, shard) => [shardKeys.state(shard)]);
     await Promise.all(
       shards.map((keys) => runScript(redis, scripts.witnessShard, keys, [known.epoch, aboveAll, 0])),
@@ -40,7 +29,8 @@ export function createLosses(redis: Redis, deployment: () => Deployment | undefi
   }
 
   return {
-    note: async (shard, commits) => {
+    /** Reports missing commits of this process. Settles when Redis accepts nothing more, or when the process may continue. */
+    note: async (shard: number, commits: number): Promise<void> => {
       const goesOn = toleratesLoss(redis);
       log.error(
         { shard, commits, goes_on: goesOn },
@@ -54,6 +44,7 @@ export function createLosses(redis: Redis, deployment: () => Deployment | undefi
       total += commits;
       commitsLost.inc(commits);
     },
+    /** How many this process has noticed. */
     commits: () => total,
   };
 }

@@ -3,7 +3,7 @@
 // as it then is: a hundred changes of one document are one copy. A copy is of one moment of Redis, and begins with the first kind:
 // ClickHouse has no change without its line.
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { inBatches } from '../batches.js';
 import { type ClickHouseClient, insertRows } from '../clickhouse/client.js';
 import { StateNotLoaded } from '../contract/errors.js';
@@ -66,16 +66,13 @@ export async function copyChanges(
   const { epoch, version, copyVersion, uncopied, auditByAccount } = registryKeys;
   const { audit, uncopiedSuppressions, documents, deletions } = registryKeys;
   const texts = [audit, uncopiedSuppressions, documents, deletions];
+  const read = [epoch, version, copyVersion, uncopied, ...texts];
   const { documentsPerCallMax, bytesPerCallMax } = stateLoads;
+  const args = [documentsPerCallMax, bytesPerCallMax, wanted];
   for (let isAll = false; !isAll; ) {
-    const reply = (await runScript(
-      redis,
-      scripts.readUncopied,
-      [epoch, version, copyVersion, uncopied, ...texts],
-      [documentsPerCallMax, bytesPerCallMax, wanted],
-    )) as [string, string, number, ...string[]] | null;
+    const reply = await runScript(redis, scripts.readUncopied, read, args);
     if (reply === null) throw new StateNotLoaded();
-    const [copiedAs, ofRegistry, last, ...words] = reply;
+    const [copiedAs, ofRegistry, last, ...words] = reply as [string, string, number, ...string[]];
     isAll = last === 1;
     const copied = Array.from({ length: words.length / 3 }, (_, at) => words.slice(3 * at, 3 * at + 3));
     if (copied.length === 0) return;
@@ -85,13 +82,11 @@ export async function copyChanges(
       if (rows.length > 0)
         await insertRows(clickhouse, table, rows, { ...(abort_signal && { abort_signal }) });
       if (ofKind.length > 0) crash('changes_copied');
-      for (const some of inBatches(ofKind, documentsPerCallMax))
-        await runScript(
-          redis,
-          scripts.copied,
-          [version, uncopied, ...texts, auditByAccount],
-          [ofRegistry, ...some.flatMap(([name = '', , text = '']) => [name, sha1(text)])],
-        );
+      for (const some of inBatches(ofKind, documentsPerCallMax)) {
+        const done = some.flatMap(([name = '', , text = '']) => [name, hash('sha1', text)]);
+        const keys = [version, uncopied, ...texts, auditByAccount];
+        await runScript(redis, scripts.copied, keys, [ofRegistry, ...done]);
+      }
     };
     const [lines, ...others] = kinds;
     await copy(lines);
@@ -100,10 +95,6 @@ export async function copyChanges(
     for (const kind of others) await copy(kind).catch((error: unknown) => errors.push(error));
     if (errors.length > 0) throw errors[0];
   }
-}
-
-function sha1(text: string): string {
-  return createHash('sha1').update(text).digest('hex');
 }
 
 /** Lists what ClickHouse may lack, even if it has not changed. */

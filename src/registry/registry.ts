@@ -196,31 +196,13 @@ export async function changeRegistry<T>(
     const snapshot = await readLoadedRegistry(redis);
     const { changes, result } = decide(snapshot);
     if (changes.length === 0) return result;
-    const written = await writeChanges(redis, snapshot.deployment.epoch, snapshot.version, changes);
-    if (written === -2) throw new StateNotLoaded();
-    if (written !== -1) return result;
+    const texts = changes.flatMap(({ key, document }) => [key, document ? JSON.stringify(document) : '']);
+    const { epoch, documents, version, uncopied } = registryKeys;
+    const args = [snapshot.deployment.epoch, snapshot.version, ...texts];
+    const keys = [epoch, documents, version, uncopied];
+    const written = await runScript(redis, scripts.writeRegistry, keys, args);
+    if (Number(written) === -2) throw new StateNotLoaded();
+    if (Number(written) !== -1) return result;
   }
   throw new Error('the registry kept changing while it was updated');
-}
-
-async function writeChanges(
-  redis: Redis,
-  epoch: string,
-  version: string,
-  changes: Change[],
-): Promise<number> {
-  const reply = await runScript(
-    redis,
-    scripts.writeRegistry,
-    [registryKeys.epoch, registryKeys.documents, registryKeys.version, registryKeys.uncopied],
-    [
-      epoch,
-      version,
-      ...changes.flatMap(({ key, document }) => [
-        key,
-        document === undefined ? '' : JSON.stringify(document),
-      ]),
-    ],
-  );
-  return Number(reply);
 }

@@ -28,53 +28,51 @@ export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
   };
 }
 
-/** Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the number of shards differs. */
-export function checkShardServers({ servers }: ShardServers, shards: number, serverCount: number): void {
-  const lacking = servers.findIndex((number) => number >= serverCount);
+/**
+ * Uses a table. Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the number of shards differs.
+ */
+export function useShardServers(servers: Servers, document: ShardServers, shards: number): void {
+  const { servers: numbers } = document;
+  const lacking = numbers.findIndex((number) => number >= servers.all.length);
   if (lacking !== -1)
-    throw new AdministrationError(notNamed(serverCount, lacking, servers[lacking] as number));
-  if (servers.length !== shards)
+    throw new AdministrationError(notNamed(servers.all.length, lacking, numbers[lacking] as number));
+  if (numbers.length !== shards)
     throw new AdministrationError(
-      `the servers of ${servers.length} shards are known, but there are ${shards}`,
+      `the servers of ${numbers.length} shards are known, but there are ${shards}`,
     );
+  servers.setTable(tableOf(document));
 }
 
-/** Uses the table that Redis has, after checking it. If there is none and there are several servers, creates it first. */
+/** Uses the table that Redis has. If there is none and there are several servers, creates it first. */
 export async function settleShardServers(
   redis: Redis,
   clickhouse: ClickHouseClient,
   shards: number,
 ): Promise<void> {
   const servers = serversOf(clickhouse);
-  const text = await readNoted(redis, servers);
-  if (text === null && servers.isOne) return;
-  const noted =
-    text === null
-      ? await changeRegistry(redis, ({ shardServers }) => {
-          const document = shardServers ?? { servers: Array.from({ length: shards }, () => 0) };
-          const changes = shardServers === undefined ? [{ key: shardServersKey, document }] : [];
-          return { changes, result: document };
-        })
-      : (JSON.parse(text) as ShardServers);
-  checkShardServers(noted, shards, servers.all.length);
-  servers.setTable(tableOf(noted));
+  const noted = await readNoted(redis, servers);
+  if (noted !== undefined) return useShardServers(servers, noted, shards);
+  if (servers.isOne) return;
+  const created = await changeRegistry(redis, ({ shardServers }) => {
+    const document = shardServers ?? { servers: Array.from({ length: shards }, () => 0) };
+    const changes = shardServers === undefined ? [{ key: shardServersKey, document }] : [];
+    return { changes, result: document };
+  });
+  useShardServers(servers, created, shards);
 }
 
 /** Reads the document, and notes which deployment Redis has. */
-async function readNoted(redis: Redis, servers: Servers): Promise<string | null> {
-  const [noted = null, deployment = null] = await redis.hmget(
-    registryKeys.documents,
-    shardServersKey,
-    deploymentKey,
-  );
-  if (deployment !== null) servers.setEpoch((JSON.parse(deployment) as Deployment).epoch);
-  return noted;
+async function readNoted(redis: Redis, servers: Servers): Promise<ShardServers | undefined> {
+  const { documents } = registryKeys;
+  const [noted, deployment] = await redis.hmget(documents, shardServersKey, deploymentKey);
+  if (deployment != null) servers.setEpoch((JSON.parse(deployment) as Deployment).epoch);
+  return noted == null ? undefined : (JSON.parse(noted) as ShardServers);
 }
 
 /** Uses the table that Redis has, if it has one. The table may name servers that CLICKHOUSE_URL lacks. */
 export async function refreshShardTable(redis: Redis, servers: Servers): Promise<void> {
-  const text = await readNoted(redis, servers);
-  if (text !== null) servers.setTable(tableOf(JSON.parse(text) as ShardServers));
+  const noted = await readNoted(redis, servers);
+  if (noted !== undefined) servers.setTable(tableOf(noted));
 }
 
 /**

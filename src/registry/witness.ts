@@ -79,7 +79,7 @@ export async function followWitness(options: WitnessOptions) {
       // Only a process that has compared raises the number: an older Redis must not catch up.
       const raises =
         comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
-      isCurrent = await comparison.withRedis(redis, raises);
+      isCurrent = await comparison.withRedis(raises);
       confirmedMs = performance.now();
       attempted = true;
       if (asking === undefined) faults.forget();
@@ -101,14 +101,9 @@ export async function followWitness(options: WitnessOptions) {
     shardsWithoutState: comparison.shardsWithoutState,
     /** Checks Redis first whenever this connection is made again. */
     guard: (connection: Redis) => {
-      const check = (server: Redis) => () =>
-        void comparison
-          .withRedis(server, false, true)
-          .catch((error: unknown) =>
-            log.debug({ error }, 'a connection was lost before Redis was looked at'),
-          );
-      for (const server of mastersOf(connection)) server.on('ready', check(server));
-      connection.on('+node', (server: Redis) => server.on('ready', check(server)));
+      const watch = (server: Redis) => server.on('ready', () => void comparison.checkFirst(server));
+      mastersOf(connection).forEach(watch);
+      connection.on('+node', watch);
     },
     close: () => void stop(),
   };
@@ -120,7 +115,7 @@ export type Comparison = { readonly setBack: readonly number[] };
 export async function compareOnce(options: WitnessOptions): Promise<Comparison> {
   const comparison = createComparison(options);
   await comparison.withClickHouse();
-  await comparison.withRedis(options.redis, false);
+  await comparison.withRedis(false);
   return { setBack: serversOf(options.clickhouse).setBack() };
 }
 
@@ -163,50 +158,48 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   }
 
   /**
-   * Settles with whether Redis holds the deployment and is up to date. `raises`: whether to raise the numbers. `atOnce`: for the first
-   * commands of a connection.
+   * Checks a part and raises its number: a shard's up to `raised`, the registry's by `raised`. Settles with undefined if this Redis does not
+   * hold the part any more.
    */
-  async function withRedis(connection: Redis, raises: boolean, atOnce = false): Promise<boolean> {
+  async function check(connection: Redis, epoch: string, part: Part, raised: number) {
+    const { epoch: epochKey, witness, version, restoringBackup } = registryKeys;
+    const [script, keys, args] =
+      part === registry
+        ? [scripts.witnessRegistry, [epochKey, witness, version, restoringBackup], [lowest(part), raised]]
+        : [scripts.witnessShard, [shardKeys.state(Number(part))], [epoch, lowest(part), raised]];
+    return note(part, await run(connection, script, keys, args));
+  }
+
+  /** Settles with whether Redis holds the deployment and is up to date. `raises`: whether to raise the numbers. */
+  async function withRedis(raises: boolean): Promise<boolean> {
     const current = deployment();
     if (current === undefined) return false;
-    if (slack === undefined && !atOnce) await readSlack();
+    if (slack === undefined) await readSlack();
     const { epoch, shards } = current;
-    const keys = [
-      registryKeys.epoch,
-      registryKeys.witness,
-      registryKeys.version,
-      registryKeys.restoringBackup,
-    ];
-    const ofRegistry = run(connection, scripts.witnessRegistry, keys, [lowest(registry), raises ? 1 : 0]);
-    const registrySeen = atOnce ? undefined : note(registry, await ofRegistry);
-    const ofShards = Array.from({ length: shards }, (_, shard) =>
-      run(
-        connection,
-        scripts.witnessShard,
-        [shardKeys.state(shard)],
-        [epoch, lowest(String(shard)), raises ? (registrySeen?.number ?? 0) : 0],
-      ),
-    );
-    // A server of a cluster refuses the keys of others, or may be unreachable.
-    const replies = await Promise.allSettled([ofRegistry, ...ofShards]);
     const found = new Map<Part, Seen>();
-    let isCurrent = true;
-    for (const [index, reply] of replies.entries()) {
-      const part = index === 0 ? registry : String(index - 1);
-      const isNoted = part === registry && !atOnce;
-      const seen = isNoted
-        ? registrySeen
-        : reply.status === 'fulfilled'
-          ? note(part, reply.value)
-          : undefined;
-      if (seen === undefined) isCurrent = false;
-      else found.set(part, seen);
-      if (index === 0 || atOnce || reply.status === 'rejected') continue;
-      if (seen === undefined) lacking.add(index - 1);
-      else lacking.delete(index - 1);
+    const ofRegistry = await check(redis, epoch, registry, raises ? 1 : 0);
+    if (ofRegistry !== undefined) found.set(registry, ofRegistry);
+    const raised = raises ? (ofRegistry?.number ?? 0) : 0;
+    const ofShards = Array.from({ length: shards }, (_, shard) => check(redis, epoch, String(shard), raised));
+    for (const [shard, seen] of (await Promise.allSettled(ofShards)).entries()) {
+      // A server of a cluster may be unreachable.
+      if (seen.status === 'rejected') continue;
+      if (seen.value === undefined) lacking.add(shard);
+      else {
+        lacking.delete(shard);
+        found.set(String(shard), seen.value);
+      }
     }
-    if (!atOnce) latest = found;
-    return isCurrent;
+    latest = found;
+    return found.size === shards + 1;
+  }
+
+  /** Checks everything over a connection, at once, since no other command may come before. A server of a cluster refuses others' keys. */
+  async function checkFirst(connection: Redis): Promise<void> {
+    const { epoch, shards } = deployment() ?? { epoch: '', shards: 0 };
+    if (epoch === '') return;
+    const parts = [registry, ...Array.from({ length: shards }, (_, shard) => String(shard))];
+    await Promise.allSettled(parts.map((part) => check(connection, epoch, part, 0)));
   }
 
   const slackOfLoss = toleratesLoss(redis) ? witnesses.slackOfLoss : 0;
@@ -288,6 +281,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 
   return {
     withRedis,
+    checkFirst,
     withClickHouse,
     copy,
     hasSeen: () => hasSeen,

@@ -52,7 +52,7 @@ async function startServer(number: number, rewritten = 0) {
 
 test('a server that hangs is waited for once, and is there again when it answers', async () => {
   const [primary, other] = [await startServer(0), await startServer(1)];
-  const clickhouse = connectServers([primary.url, other.url], 'sluice');
+  const clickhouse = connectServers({ urls: [primary.url, other.url], database: 'sluice' });
   const servers = serversOf(clickhouse);
   const there = async () => [...(await reachableServers(servers))];
   assert.deepEqual(await there(), [0, 1]);
@@ -78,7 +78,7 @@ test('merges that were stopped for a round continue when their server is back, t
   const store = await startRedis({ appendfsync: 'no' });
   const redis = connectTestRedis(store.url);
   const [primary, other] = [await startServer(0), await startServer(1, 1)];
-  const clickhouse = connectServers([primary.url, other.url], 'sluice');
+  const clickhouse = connectServers({ urls: [primary.url, other.url], database: 'sluice' });
   after(async () => {
     redis.disconnect();
     await clickhouse.close();

@@ -4,7 +4,7 @@
 import { createAdministration } from '../../src/admin/administration.js';
 import { runCommandLine } from '../../src/admin/command-line.js';
 import { commandLineActor } from '../../src/admin/command-line-actor.js';
-import { tablesOf } from '../../src/clickhouse/client.js';
+import { serversIn } from '../../src/clickhouse/client.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
 import { readConfig } from '../../src/config.js';
@@ -17,9 +17,7 @@ const readyMsMax = 30_000;
 
 /** Migrates the ClickHouse that this environment names, as `npm run migrate` does. */
 export async function runMigrations(env: NodeJS.ProcessEnv): Promise<void> {
-  const config = readConfig(env);
-  const { clickhouseUrls: urls, clickhouseDatabase: database } = config;
-  await migrateServers({ urls, database, ...tablesOf(config) });
+  await migrateServers(serversIn(readConfig(env)));
 }
 
 /** Runs a command as `npm run admin -- …` does; settles with the JSON that it prints, rejects with its error message. */
@@ -27,7 +25,7 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
   const config = readConfig(env);
   const log = createLog('admin', 'silent');
   const redis = connect(config, log);
-  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
+  const clickhouse = connectServers(serversIn(config));
   try {
     await untilReady(redis, readyMsMax);
     await refreshShardTable(redis, serversOf(clickhouse));

@@ -15,7 +15,7 @@ export async function findUnbalanced(
   redis: Redis | Cluster,
   sinceMs: number,
 ): Promise<FoundDifference[]> {
-  const clickhouse = connectServers(clickhouseUrl.split(','), database);
+  const clickhouse = connectServers({ urls: clickhouseUrl.split(','), database });
   try {
     const { deployment } = await readLoadedRegistry(redis);
     const { shards, epoch } = deployment;

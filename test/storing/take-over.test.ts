@@ -32,7 +32,6 @@ import { leaveServer, NotOnReplicas } from '../../src/redis/replicas.js';
 import { followPrimary } from '../../src/redis/take-over.js';
 import type { Deployment } from '../../src/registry/documents.js';
 import { createLosses } from '../../src/registry/losses.js';
-import { commitBatches } from '../../src/tuning.js';
 import { storeSegment } from '../../workers/store.js';
 import { tick } from '../../workers/tick.js';
 import { canMakeHosts, createHosts, type Host } from '../harness/hosts.js';
@@ -264,7 +263,7 @@ async function commitBesideLoss(
   const redisUrl = `redis://127.0.0.1:${way.port}`;
   const address = { redisUrl, redisCluster: false, redisReplicasAck: 1, ...more };
   const deployment = () => ({ epoch, shards: 1 }) as Deployment;
-  const commits = connectForCommits(address, commitBatches.attemptMs, log);
+  const commits = connectForCommits(address, log);
   const others = connect(address, log);
   const [next] = [openBeside(second)];
   connections.push(commits, others);

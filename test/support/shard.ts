@@ -23,7 +23,6 @@ import type { Suppressions } from '../../src/privacy/suppression/suppressions.js
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
 import { type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, type Script, scripts } from '../../src/redis/scripts.js';
-import { commitBatches } from '../../src/tuning.js';
 import { startStore } from './stores.js';
 
 export const epoch = 'e'.repeat(32);
@@ -78,7 +77,7 @@ export async function startCommitter(over: Partial<CommitterOptions> = {}) {
   const { server, redis: admin } = await startStore();
   const log = createLog('test', 'silent');
   const address = { redisUrl: server.url, redisCluster: false };
-  const redis = connectForCommits(address, commitBatches.attemptMs, log);
+  const redis = connectForCommits(address, log);
   const committer = createCommitter({
     redis,
     shard: 0,

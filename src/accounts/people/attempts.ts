@@ -39,22 +39,9 @@ export async function bookAttempt(
   { lane, address }: Attempt,
 ): Promise<{ readonly waitMs: number } | { readonly refusedMs: number }> {
   const { waitMsMax, rememberedMs, spacingMsMin, person, address: ofAddress } = signIns;
-  const reply = Number(
-    await runScript(
-      redis,
-      scripts.bookSignIn,
-      [lane, address],
-      [
-        waitMsMax,
-        rememberedMs,
-        spacingMsMin,
-        person.freeMax,
-        person.spacingMsMax,
-        ofAddress.freeMax,
-        ofAddress.spacingMsMax,
-      ],
-    ),
-  );
+  const bounds = [person, ofAddress].flatMap(({ freeMax, spacingMsMax }) => [freeMax, spacingMsMax]);
+  const args = [waitMsMax, rememberedMs, spacingMsMin, ...bounds];
+  const reply = Number(await runScript(redis, scripts.bookSignIn, [lane, address], args));
   return reply < 0 ? { refusedMs: -reply } : { waitMs: reply };
 }
 

@@ -6,15 +6,10 @@ import { createPlaces, type Holder } from '../../concurrency.js';
 import { Unavailable } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 
-/** `by`: whose turn it takes: the network in place of an account, and the address that signs in. */
-export type Passwords = {
-  /** The text to store instead of a password. */
-  hash(by: Holder, password: string): Promise<string>;
-  /** Whether a password belongs to a stored text. Without a text it takes as long, and settles with false. */
-  verify(by: Holder, hash: string | undefined, password: string): Promise<boolean>;
-};
+export type Passwords = ReturnType<typeof createPasswords>;
 
-export function createPasswords(): Passwords {
+/** `by` in all calls: whose turn it takes: the network in place of an account, and the address that signs in. */
+export function createPasswords() {
   const places = createPlaces(people.hashes);
   let ofNobody: Promise<string> | undefined;
 
@@ -24,6 +19,7 @@ export function createPasswords(): Passwords {
     return result;
   }
 
+  /** The text to store instead of a password. */
   const hash = (by: Holder, password: string) => inTurn(by, async () => (await load()).hash(password));
 
   /** The hash to compare with if there is no stored text. Made once; if there was no place for that, the next call tries again. */
@@ -37,7 +33,8 @@ export function createPasswords(): Passwords {
 
   return {
     hash,
-    verify: async (by, kept, password) => {
+    /** Whether a password belongs to a stored text. Without a text it takes as long, and settles with false. */
+    verify: async (by: Holder, kept: string | undefined, password: string): Promise<boolean> => {
       const compared = kept ?? (await hashOfNobody(by));
       const isRight = await inTurn(by, async () => (await load()).verify(compared, password));
       return isRight && kept !== undefined;

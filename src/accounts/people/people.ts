@@ -50,21 +50,20 @@ export async function invitePerson(
     const active = known === undefined || credentialOf(known) === undefined ? undefined : known;
     if (by === 'administrator') checkNeverActive(snapshot, email, accountId, active);
     else checkSame(active, role, accountId);
-    const former =
-      by === 'operator' && active !== undefined ? active : invitedBefore(snapshot, email, accountId);
+    // An operator's link for somebody who has access leaves that access as it is.
+    const kept = by === 'operator' ? active : undefined;
+    const former = kept ?? invitedBefore(snapshot, email, accountId);
     const room = makeRoom(snapshot, { replaced: former, accountId }, nowMs);
-    const person_id =
-      active !== undefined && former === active ? active.person_id : invitedIdOf(email, accountId);
+    const person_id = kept?.person_id ?? invitedIdOf(email, accountId);
     const secret = newSecret(`${person_id}.`);
+    const invited = {
+      email,
+      role,
+      ...(accountId === undefined ? {} : { account_id: accountId }),
+      created_at: former?.created_at ?? new Date(nowMs).toISOString(),
+    };
     const person: Person = {
-      ...(former === active && active !== undefined
-        ? active
-        : {
-            email,
-            role,
-            ...(accountId === undefined ? {} : { account_id: accountId }),
-            created_at: former?.created_at ?? new Date(nowMs).toISOString(),
-          }),
+      ...(kept ?? invited),
       person_id,
       invitation: { hash: hashSecret(secret), ends_at: new Date(nowMs + bounds.invitationMs).toISOString() },
     };

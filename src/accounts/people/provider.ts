@@ -34,14 +34,9 @@ export class ProviderFailed extends Error {
   }
 }
 
-export type Provider = {
-  /** Where to send a browser, and what it keeps. Rejects with ProviderFailed. */
-  begin(returnTo: string): Promise<{ readonly url: string; readonly attempt: Attempt }>;
-  /** Who came back at this address. Rejects with ProviderFailed. */
-  end(url: URL, attempt: Attempt): Promise<Vouched | NotVouched>;
-};
+export type Provider = ReturnType<typeof createProvider>;
 
-export function createProvider(options: ProviderConfig): Provider {
+export function createProvider(options: ProviderConfig) {
   const { issuer, clientId, clientSecret, roleClaim } = options;
   let discovered: Promise<Configuration> | undefined;
 
@@ -77,7 +72,8 @@ export function createProvider(options: ProviderConfig): Provider {
   }
 
   return {
-    begin: async (returnTo) => {
+    /** Where to send a browser, and what it keeps. Rejects with ProviderFailed. */
+    begin: async (returnTo: string): Promise<{ readonly url: string; readonly attempt: Attempt }> => {
       // A failing fetch rejects with a TypeError, which would be taken for a bug of ours.
       const config = await configuration().catch(throwProviderFailed);
       const client = await import('../../packages/openid-client.js');
@@ -96,8 +92,9 @@ export function createProvider(options: ProviderConfig): Provider {
       });
       return { url: url.href, attempt };
     },
-    end: async (url, { state, nonce, verifier }) => {
-      const claims = await claimsOf(url, { state, nonce, verifier }).catch(throwProviderFailed);
+    /** Who came back at this address. Rejects with ProviderFailed. */
+    end: async (url: URL, attempt: Attempt): Promise<Vouched | NotVouched> => {
+      const claims = await claimsOf(url, attempt).catch(throwProviderFailed);
       return vouchedOf(claims, roleClaim);
     },
   };

@@ -62,18 +62,10 @@ export async function recordPlanInRedis(
   shardServers: string,
 ): Promise<void> {
   const { context, epoch, lock, plan } = restore;
-  const recorded = await runScript(
-    context.redis,
-    scripts.noteRestore,
-    [
-      registryKeys.maintenanceLock,
-      registryKeys.restoreLock,
-      registryKeys.epoch,
-      registryKeys.documents,
-      registryKeys.restoringBackup,
-    ],
-    [owner, lock.owner, epoch, shardServersKey, shardServers, textOf(plan)],
-  );
+  const { maintenanceLock, restoreLock, epoch: epochKey, documents, restoringBackup } = registryKeys;
+  const keys = [maintenanceLock, restoreLock, epochKey, documents, restoringBackup];
+  const args = [owner, lock.owner, epoch, shardServersKey, shardServers, textOf(plan)];
+  const recorded = await runScript(context.redis, scripts.noteRestore, keys, args);
   // A deletion round may have started in the meantime and completed requests whose users were not deleted from the restored tables.
   if (Number(recorded) === 0) throw new BackupFailed('it was paused for too long: run it again');
   if (Number(recorded) === -1) throw new RedisChanged();

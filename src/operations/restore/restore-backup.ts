@@ -6,7 +6,7 @@
 // loaded. A restore that fails before it exchanges a table leaves nothing.
 
 import { randomUUID } from 'node:crypto';
-import { connectClickHouse, tablesOf } from '../../clickhouse/client.js';
+import { connectClickHouse, serversIn } from '../../clickhouse/client.js';
 import { extendVoid } from '../../clickhouse/ledger-table.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { type AllServers, serversOf } from '../../clickhouse/servers.js';
@@ -61,7 +61,7 @@ export async function restoreBackup(
   checkPlainTables(config);
   const servers = serversOf(context.clickhouse).all;
   const staging = stagingOf(config.clickhouseDatabase);
-  const connect = (url = '') => connectClickHouse({ url, database: staging, ...tablesOf(config) });
+  const connect = (url = '') => connectClickHouse({ ...serversIn(config), url, database: staging });
   const [first, ...others] = config.clickhouseUrls;
   const restored: AllServers = [connect(first), ...others.map(connect)];
   const crash = createCrashPoint(config.crashAt);
@@ -85,11 +85,7 @@ async function restoreInSteps(restore: Restore): Promise<RestoredBackup> {
   const { redis, clickhouse, config } = context;
   await checkAllReachable(clickhouse);
   // The database itself may be missing.
-  await migrateServers({
-    urls: config.clickhouseUrls,
-    database: config.clickhouseDatabase,
-    ...tablesOf(config),
-  });
+  await migrateServers(serversIn(config));
   const found: Found = {
     ids: await readStagingIds(restore),
     planInRedis: await redis.get(registryKeys.restoringBackup),

@@ -8,7 +8,7 @@ import {
   tryTable,
   untilNoRestoreRuns,
 } from '../../clickhouse/backups.js';
-import { type ClickHouseClient, tablesOf } from '../../clickhouse/client.js';
+import { type ClickHouseClient, serversIn } from '../../clickhouse/client.js';
 import { MigrationError } from '../../clickhouse/definitions.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import {
@@ -66,7 +66,7 @@ export async function stage(restore: Begun): Promise<BackedUp> {
   const backedUp = await restoreAll(restore);
   await confirm(restore);
   try {
-    await migrateServers({ urls: config.clickhouseUrls, database: staging, ...tablesOf(config) });
+    await migrateServers({ ...serversIn(config), database: staging });
   } catch (error) {
     if (!(error instanceof MigrationError)) throw error;
     throw new AdministrationError(`the backup ${name} cannot be restored: ${error.message}`);

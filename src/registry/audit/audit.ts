@@ -119,12 +119,9 @@ async function keep(
   line: AuditLine,
   linesMax: number,
 ): Promise<'kept' | 'full' | 'not_loaded'> {
-  const reply = await runScript(
-    redis,
-    scripts.addAuditLine,
-    [registryKeys.epoch, registryKeys.audit, registryKeys.auditByAccount, registryKeys.uncopied],
-    [`${line.id} ${line.stage} ${line.account_id}`, JSON.stringify(line), linesMax],
-  );
+  const { epoch, audit: lines, auditByAccount, uncopied } = registryKeys;
+  const args = [`${line.id} ${line.stage} ${line.account_id}`, JSON.stringify(line), linesMax];
+  const reply = await runScript(redis, scripts.addAuditLine, [epoch, lines, auditByAccount, uncopied], args);
   if (Number(reply) === -2) return 'not_loaded';
   return Number(reply) === 0 ? 'full' : 'kept';
 }
