@@ -71,7 +71,7 @@ export const auditCommands = {
       await copyChanges(redis, clickhouse, { kind: kindsOfCopies.auditLine }).catch((error: unknown) => {
         if (!(error instanceof StateNotLoaded)) throw error;
       });
-      return readAuditLog(clickhouse, countMax, filter, before);
+      return readAuditLog({ clickhouse, countMax, filter, before });
     },
   }),
 };

@@ -28,26 +28,21 @@ export type AuditFilter = {
 /** The position of an action in the log, after which a page continues with older ones. */
 export type AuditPlace = { readonly at: string; readonly id: string };
 
-/** The latest actions, or the latest ones older than a place; the newest first. */
-export async function readAuditLog(
-  clickhouse: ClickHouseClient,
-  countMax: number,
-  filter: AuditFilter,
-  before: AuditPlace | undefined,
-): Promise<AuditEntry[]> {
-  const asked: Asked = { clickhouse, countMax, filter, before };
-  const from = await beginOf(asked);
-  const found = await readEntries(asked, from);
-  // Rarely the page stays short, since a condition held for an action's first line but not for its last: then the whole log is read.
-  return found.length < countMax && from > 0 ? readEntries(asked, 0) : found;
-}
-
+/** The latest actions, or the latest ones older than `before`. */
 type Asked = {
   readonly clickhouse: ClickHouseClient;
   readonly countMax: number;
   readonly filter: AuditFilter;
   readonly before: AuditPlace | undefined;
 };
+
+/** The newest action comes first. */
+export async function readAuditLog(asked: Asked): Promise<AuditEntry[]> {
+  const from = await beginOf(asked);
+  const found = await readEntries(asked, from);
+  // Rarely the page stays short, since a condition held for an action's first line but not for its last: then the whole log is read.
+  return found.length < asked.countMax && from > 0 ? readEntries(asked, 0) : found;
+}
 
 /**
  * The conditions of a filter in SQL: `same` on columns that are equal in both lines of an action, `last` on columns that only the last
