@@ -81,13 +81,16 @@ const thorough: readonly string[] = [
   'chaos-rounds',
   'client-browser-sending', // client-tabs, client-life
   'collect-deletion', // deletion
+  'deletion-budget', // deletion-hidden
   'deletion-passes', // deletion-hidden
   'demo',
   'deploy-image',
   'faults-checker',
+  'faults-redis-contents', // store, compress-waiting, commit-script
   'free-port',
   'fuzz-tool',
   'http-fuzz', // track-framing, nesting
+  'libraries', // segment
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
   'soak-tool',
