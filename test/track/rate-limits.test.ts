@@ -146,9 +146,9 @@ async function wait(ms: number): Promise<void> {
   }
 }
 
-// Many run at the same time, each with its own users or environment, since one waits for seconds. Not all do, since
-// a small machine could not commit all their bursts in time.
-describe('limits', { concurrency: 8 }, () => {
+// Several run at the same time, each with its own users or environment. Not all do, since a small machine could not commit all their
+// bursts in time.
+describe('limits', { concurrency: 4 }, () => {
   test('accepts exactly 30 of 200 parallel requests of an identity over two processes', async () => {
     const answers = await Promise.all(repeat(200, () => track(contract, { identity: 'burst' })));
 
