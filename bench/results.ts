@@ -3,20 +3,19 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { DeletionResult } from './deletion/deletions.js';
-import type { StreamResult } from './deletion/stream.js';
-import type { ProgramRun } from './deployment/program.js';
-import type { DeskResult } from './desk/desk.js';
+import type { runDeletions } from './deletion/deletions.js';
+import type { runStream } from './deletion/stream.js';
+import type { runDesk } from './desk/desk.js';
 import { BenchError, messageOf } from './failure.js';
-import type { BacklogResult } from './latency/backlog.js';
-import type { CurveLevel } from './latency/curve.js';
-import type { HalfLoadResult } from './latency/half-load.js';
+import type { runBacklog } from './latency/backlog.js';
+import type { runCurve } from './latency/curve.js';
+import type { runHalfLoad } from './latency/half-load.js';
 import type { Machine } from './machine.js';
-import type { FlatResult } from './throughput/flat.js';
-import type { KeysResult } from './throughput/keys.js';
-import type { ProducerRun } from './throughput/programs.js';
-import type { ReplicasResult } from './throughput/replicas.js';
-import type { ServersResult } from './throughput/servers.js';
+import type { runFlat } from './throughput/flat.js';
+import type { runKeys } from './throughput/keys.js';
+import type { runBackfill, runProducer } from './throughput/programs.js';
+import type { runReplicas } from './throughput/replicas.js';
+import type { runServers } from './throughput/servers.js';
 import type { ThroughputRun } from './throughput/throughput.js';
 
 /** The runs of one way, of the service, a floor or a peer. */
@@ -32,24 +31,26 @@ export type WayRuns = {
 
 export type Failure = { readonly scenario: string; readonly message: string };
 
+type Of<Run extends (context: never) => Promise<unknown>> = Awaited<ReturnType<Run>>;
+
 export type Results = {
   readonly format: 2;
   readonly machine: Machine;
   readonly command: string;
   readonly seconds: number;
   readonly ways: readonly WayRuns[];
-  readonly curve?: readonly CurveLevel[];
-  readonly halfLoad?: HalfLoadResult;
-  readonly backlog?: BacklogResult;
-  readonly flat?: FlatResult;
-  readonly keys?: KeysResult;
-  readonly backfill?: ProgramRun;
-  readonly producer?: ProducerRun;
-  readonly servers?: ServersResult;
-  readonly replicas?: ReplicasResult;
-  readonly deletion?: DeletionResult;
-  readonly stream?: StreamResult;
-  readonly desk?: DeskResult;
+  readonly curve?: Of<typeof runCurve>;
+  readonly halfLoad?: Of<typeof runHalfLoad>;
+  readonly backlog?: Of<typeof runBacklog>;
+  readonly flat?: Of<typeof runFlat>;
+  readonly keys?: Of<typeof runKeys>;
+  readonly backfill?: Of<typeof runBackfill>;
+  readonly producer?: Of<typeof runProducer>;
+  readonly servers?: Of<typeof runServers>;
+  readonly replicas?: Of<typeof runReplicas>;
+  readonly deletion?: Of<typeof runDeletions>;
+  readonly stream?: Of<typeof runStream>;
+  readonly desk?: Of<typeof runDesk>;
   readonly failures: readonly Failure[];
 };
 

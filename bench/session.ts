@@ -1,12 +1,12 @@
-// One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a scenario
-// fails, the others still run, and the failure is part of the results.
+// One session: the requested scenarios, one after another, each with deployments of its own. If a scenario fails, the others still run, and
+// the failure is part of the results.
 
 import { findUnbalanced } from '../test/harness/books.js';
 import { withRedis } from '../test/harness/redis-client.js';
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
 import { runStream } from './deletion/stream.js';
-import { type Deployment, startDeployment } from './deployment/deployment.js';
+import { type Deployment, type DeploymentOptions, startDeployment } from './deployment/deployment.js';
 import { runDesk } from './desk/desk.js';
 import { BenchError, describeFailure, messageOf } from './failure.js';
 import { backlogEnv, runBacklog } from './latency/backlog.js';
@@ -15,18 +15,49 @@ import { runHalfLoad } from './latency/half-load.js';
 import { hasWrk } from './load/wrk.js';
 import { describeMachine } from './machine.js';
 import type { Options } from './options.js';
-import { preparePeers } from './peers/start.js';
+import { type Peers, preparePeers } from './peers/start.js';
 import type { Progress } from './progress.js';
 import type { Failure, Results } from './results.js';
 import { roundNames } from './scenarios.js';
 import { runFlat } from './throughput/flat.js';
-import { keysEnv, runKeys } from './throughput/keys.js';
+import { keysDeployments, runKeys } from './throughput/keys.js';
 import { runBackfill, runProducer } from './throughput/programs.js';
-import { runReplicas } from './throughput/replicas.js';
+import { replicasDeployments, runReplicas } from './throughput/replicas.js';
 import { runRounds } from './throughput/rounds.js';
-import { runServers } from './throughput/servers.js';
+import { runServers, serversDeployments } from './throughput/servers.js';
 
-type Found = { -readonly [Key in keyof Results]?: Results[Key] };
+type Part = {
+  /** Where the results go. */
+  readonly key: keyof Results;
+  /** The scenarios that it measures; by default one with the name of the key. */
+  readonly names?: readonly string[];
+  readonly run: (context: Context) => Promise<unknown>;
+  /** By default one deployment without further options. */
+  readonly deployments?: (options: Options) => readonly DeploymentOptions[];
+  /** Whether the ledger must balance at the end. Rows that do not come through the service are not in it. */
+  readonly isBalanced?: boolean;
+};
+
+const parts: readonly Part[] = [
+  { key: 'ways', names: roundNames, run: runRounds },
+  { key: 'curve', run: runCurve },
+  { key: 'halfLoad', names: ['half-load'], run: runHalfLoad },
+  { key: 'backlog', run: runBacklog, deployments: () => [{ env: backlogEnv }] },
+  {
+    key: 'flat',
+    run: runFlat,
+    deployments: ({ flatEvents }) => flatEvents.map(() => ({})),
+    isBalanced: false,
+  },
+  { key: 'keys', run: runKeys, deployments: keysDeployments, isBalanced: false },
+  { key: 'backfill', run: runBackfill },
+  { key: 'producer', run: runProducer },
+  { key: 'servers', run: runServers, deployments: serversDeployments, isBalanced: false },
+  { key: 'replicas', run: runReplicas, deployments: replicasDeployments, isBalanced: false },
+  { key: 'deletion', names: deletionNames, run: runDeletions, isBalanced: false },
+  { key: 'stream', run: runStream, isBalanced: false },
+  { key: 'desk', run: runDesk, isBalanced: false },
+];
 
 /** Runs the scenarios; never rejects because one of them fails. */
 export async function runSession(
@@ -42,70 +73,42 @@ export async function runSession(
     progress.say(
       'wrk is not installed (package wrk): the bench itself sends, and uses as much CPU as the service',
     );
-  const found: Found = {};
+  const found: { -readonly [Key in keyof Results]?: Results[Key] } = {};
   const failures: Failure[] = [];
-
-  /** Runs those of these scenarios that were requested. */
-  const attempt = async (scenarios: readonly string[], run: () => Promise<Found>) => {
-    const scenario = scenarios.filter((name) => wanted.has(name)).join(', ');
-    if (scenario === '') return;
-    progress.say(`${scenario} begins`);
-    try {
-      Object.assign(found, await run());
-    } catch (error) {
-      failures.push({ scenario, message: messageOf(error) });
-      progress.say(`${scenario} FAILED: ${describeFailure(error)}`);
-    }
+  const failed = (scenario: string, error: unknown) => {
+    failures.push({ scenario, message: messageOf(error) });
+    progress.say(`${scenario} FAILED: ${describeFailure(error)}`);
   };
-  /** Runs a group of scenarios on a deployment of its own. */
-  const alone = (
-    scenarios: readonly string[],
-    run: (context: Context) => Promise<Found>,
-    {
-      env = {},
-      fillsTables = false,
-    }: { readonly env?: Record<string, string>; readonly fillsTables?: boolean } = {},
-  ) =>
-    attempt(scenarios, async () => {
-      const beganMs = Date.now();
-      const deployment = await startDeployment({ ...options, env: { ...env, ...options.env } });
-      const peers = preparePeers(deployment);
-      let isDone = false;
-      try {
-        found.machine ??= await describeMachine(deployment.sluice);
-        const results = await run({ deployment, peers, hasWrk: isWrkThere, options, progress });
-        // Rows that do not come through the service are not in the ledger.
-        if (!fillsTables) await assertBalanced(deployment.sluice, beganMs);
-        isDone = true;
-        return results;
-      } finally {
-        await peers.stop();
-        await deployment.stop();
-        if (!isDone) for (const words of lastOutputsOf(deployment)) progress.say(words);
-      }
-    });
 
-  await alone(roundNames, async (context) => {
-    const rounds = await runRounds(context, wanted);
-    failures.push(...rounds.failures);
-    return { ways: rounds.ways };
-  });
-  await alone(['curve'], async (context) => ({ curve: await runCurve(context) }));
-  await alone(['half-load'], async (context) => ({ halfLoad: await runHalfLoad(context) }));
-  await alone(['backlog'], async (context) => ({ backlog: await runBacklog(context) }), { env: backlogEnv });
-  await alone(['flat'], async (context) => ({ flat: await runFlat(context) }), { fillsTables: true });
-  await alone(['keys'], async (context) => ({ keys: await runKeys(context) }), {
-    env: keysEnv,
-    fillsTables: true,
-  });
-  await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
-  await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
-  await attempt(['servers'], () => runServers({ options, progress }));
-  await attempt(['replicas'], () => runReplicas({ options, progress }));
-  const filled = { fillsTables: true };
-  await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }), filled);
-  await alone(['stream'], async (context) => ({ stream: await runStream(context) }), filled);
-  await alone(['desk'], async (context) => ({ desk: await runDesk(context) }), filled);
+  async function runPart({ key, run, deployments = () => [{}], isBalanced = true }: Part): Promise<void> {
+    const beganMs = Date.now();
+    const started: Deployment[] = [];
+    let peers: Peers | undefined;
+    let isDone = false;
+    try {
+      for (const { env, ...its } of deployments(options))
+        started.push(await startDeployment({ ...options, ...its, env: { ...env, ...options.env } }));
+      const [deployment] = started as [Deployment];
+      peers = preparePeers(deployment);
+      found.machine ??= await describeMachine(deployment.sluice);
+      const shared = { wanted, hasWrk: isWrkThere, options, progress, failed };
+      const result = await run({ deployments: started, deployment, peers, ...shared });
+      if (isBalanced) await assertBalanced(deployment.sluice, beganMs);
+      Object.assign(found, { [key]: result });
+      isDone = true;
+    } finally {
+      await peers?.stop();
+      for (const deployment of started) await deployment.stop();
+      if (!isDone) for (const words of started.flatMap(lastOutputsOf)) progress.say(words);
+    }
+  }
+
+  for (const part of parts) {
+    const scenario = (part.names ?? [part.key]).filter((name) => wanted.has(name)).join(', ');
+    if (scenario === '') continue;
+    progress.say(`${scenario} begins`);
+    await runPart(part).catch((error: unknown) => failed(scenario, error));
+  }
   return {
     format: 2,
     machine: await describeMachine(),

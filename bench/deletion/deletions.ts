@@ -14,28 +14,9 @@ import { type Spread, spreadOf } from '../load/histogram.js';
 import { latenciesOf, type MergedSecond } from '../load/second.js';
 import { addEnvironment, connectDeletionApi } from './api.js';
 import { lonersPerInsert, memberOfSet, Population } from './population.js';
-import {
-  type BulkRun,
-  type DeletionContext,
-  type ManyRun,
-  type OneRun,
-  runBulk,
-  runMany,
-  runOne,
-} from './runs.js';
+import { type BulkRun, type DeletionContext, type OneRun, runBulk, runMany, runOne } from './runs.js';
 
 export const deletionNames = ['deletion-one', 'deletion-bulk', 'deletion-beside', 'deletion-many'] as const;
-
-type OneResult = Awaited<ReturnType<typeof runOnes>>;
-
-export type DeletionResult = {
-  readonly events: number;
-  readonly customers: number;
-  readonly one?: readonly OneResult[];
-  readonly bulk?: readonly BulkRun[];
-  readonly beside?: Awaited<ReturnType<typeof runBeside>>;
-  readonly many?: ManyRun;
-};
 
 const sizeShares = [0.1, 0.3, 1];
 /** The population grows by whole thousands of customers with ten events each. */
@@ -47,7 +28,7 @@ const newMs = 3_000;
 const sets = { bulk: 1, beside: 11, many: 21, one: 22 };
 const repeatsMax = 10;
 
-export async function runDeletions(context: Context, names: ReadonlySet<string>): Promise<DeletionResult> {
+export async function runDeletions(context: Context) {
   const { deployment, options, progress } = context;
   const repeats = Math.min(options.repeats, repeatsMax);
   const markers = new Map<number, string>();
@@ -59,9 +40,9 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
   const api = await connectDeletionApi(deployment);
   const population = new Population(deployment, api.appIds, options.deletionEvents, markers);
   const deletion: DeletionContext = { deployment, api, population, markers };
-  const wanted = (name: (typeof deletionNames)[number]) => names.has(name);
+  const wanted = (name: (typeof deletionNames)[number]) => context.wanted.has(name);
 
-  const one: OneResult[] = [];
+  const one: Awaited<ReturnType<typeof runOnes>>[] = [];
   for (const [size, share] of wanted('deletion-one') ? sizeShares.entries() : [[0, 1] as const]) {
     await population.fill(Math.ceil((options.deletionEvents * share) / eventsStep) * eventsStep);
     await mergesEnded(deployment);
@@ -77,9 +58,14 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
   const many = wanted('deletion-many')
     ? await runMany(deletion, population.customersOfSet(sets.many, options.deletionRequests))
     : undefined;
-  const { events, customers } = population;
-  const found = { events, customers, beside, many };
-  return { ...found, ...(one.length > 0 && { one }), ...(bulk.length > 0 && { bulk }) };
+  return {
+    events: population.events,
+    customers: population.customers,
+    ...(one.length > 0 && { one }),
+    ...(bulk.length > 0 && { bulk }),
+    ...(beside && { beside }),
+    ...(many && { many }),
+  };
 }
 
 async function runOnes(context: DeletionContext, set: number, repeats: number) {

@@ -17,8 +17,6 @@ import { latenciesOf } from '../load/second.js';
 import { addEnvironment, connectDeletionApi, type DeletionApi } from './api.js';
 import { Population, type User } from './population.js';
 
-export type StreamResult = Awaited<ReturnType<typeof runStream>>;
-
 const requestEveryMs = 10_000;
 /** Requests that have waited longer are polled less often: otherwise many of them would exceed the token's limit. */
 const poll = { everyMs: 100, shareOfWait: 0.05 };

@@ -23,7 +23,7 @@ export type Limits = 'none' | Readonly<Record<string, number>>;
 /** Also the subject of measured runs. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
-type DeploymentOptions = {
+export type DeploymentOptions = {
   /** Environment of the API process and the worker; overrides the defaults. */
   readonly env?: NodeJS.ProcessEnv;
   /** How many Redis masters and ClickHouse servers there are, all reached by ports. By default one of each, Redis by its socket. */

@@ -9,8 +9,6 @@ import { perRecord, startMeter } from './meter.js';
 import { cpuMicroseconds } from './processes.js';
 import { assertStored, untilCounted } from './stored.js';
 
-export type ProgramRun = Awaited<ReturnType<typeof runProgram>>;
-
 const lookEveryMs = 20;
 
 /** Rejects unless the program exits with 0 and exactly `events` more events are stored than `before`. */

@@ -11,8 +11,6 @@ import { figure } from '../figures.js';
 import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
 import { measureSuppressed } from './suppressed.js';
 
-export type DeskResult = Awaited<ReturnType<typeof runDesk>>;
-
 const submissions = 20;
 const polls = 100;
 /** Keeps polls below the number that a token is allowed per second. */

@@ -14,8 +14,6 @@ import { latenciesOf } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import type { Progress } from '../progress.js';
 
-export type BacklogResult = Awaited<ReturnType<typeof runBacklog>>;
-
 const standardRate = 5_000;
 /**
  * With this, two commits of the bulk load, 1200 rows, fill a segment: as many as the standard rate brings in a quarter of a second. Without
@@ -71,14 +69,10 @@ export async function runBacklog({ deployment, options, progress }: Context) {
 /** Loads at least this many events; settles with their number. */
 async function fill({ url }: Deployment, appId: string, wanted: number, progress: Progress): Promise<number> {
   const { way, connections } = bulk;
-  const acknowledged = () => load.answers() * bulk.events;
-  const load = await prepareLoad(
-    { url, way, appIds: [appId], connections, seconds: 3_600, threads: 1, isOwn: true },
-    () => {
-      if (acknowledged() >= wanted) load.stop();
-    },
-  );
-  const words = () => `${acknowledged()} of ${wanted} events acknowledged`;
+  const [appIds, requests] = [[appId], Math.ceil(wanted / bulk.events)];
+  const ends = { requests, seconds: Number.POSITIVE_INFINITY };
+  const load = await prepareLoad({ url, way, appIds, connections, ...ends, threads: 1, isOwn: true });
+  const words = () => `${load.answers() * bulk.events} of ${wanted} events acknowledged`;
   const { seconds } = await progress.during('backlog', words, load.send);
   return allAnswered(seconds) * bulk.events;
 }

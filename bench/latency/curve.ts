@@ -5,8 +5,6 @@ import type { Context } from '../context.js';
 import { runWay } from '../throughput/throughput.js';
 import { inTurns } from '../throughput/turns.js';
 
-export type CurveLevel = Awaited<ReturnType<typeof runCurve>>[number];
-
 /** Shares of the highest rate, which the run at full load of the same round finds. 1: as fast as events are answered, and first. */
 const shares = [1, 0.5, 0.7, 0.3, 0.1];
 /** The shares that the target compares run in this many times as many rounds. */

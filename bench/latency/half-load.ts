@@ -10,8 +10,6 @@ import { ofEnvironment } from '../throughput/ways.js';
 import { rateOfHalfLoad } from './curve.js';
 import { type Freshness, startProbing } from './freshness.js';
 
-export type HalfLoadResult = Awaited<ReturnType<typeof runHalfLoad>>;
-
 /** `memory`: resident bytes. */
 type MemorySample = { readonly seconds: number; readonly memory: Readonly<Record<ProcessName, number>> };
 

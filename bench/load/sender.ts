@@ -19,7 +19,7 @@ export type SenderOptions = LoopOptions & {
 };
 
 /** What one thread sends: requests of the way with this name. */
-export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'requests' | 'stop'> &
+export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'stop'> &
   Omit<BodyOptions, 'way' | 'payloads'> & {
     readonly way: string;
     /** A file of records. */

@@ -28,11 +28,8 @@ export const json = { 'content-type': 'application/json' };
 /** Threads without a load. They are reused, since V8 has already compiled their code. */
 const idle: Worker[] = [];
 
-/**
- * Settles, when the first bodies are made, with a load whose threads wait for the start. Calls `onSecond` with the counts of each second of
- * each thread.
- */
-export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) => void) {
+/** Settles, when the first bodies are made, with a load whose threads wait for the start. */
+export async function prepareLoad(load: Load) {
   const count = Math.min(load.threads, load.connections);
   const parts = Array.from({ length: count }, (_, index): SenderPart => {
     const more = index < load.connections % count ? 1 : 0;
@@ -42,31 +39,25 @@ export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) 
       ahead: Math.ceil((load.ahead ?? 0) / count),
       connections: Math.floor(load.connections / count) + more,
       rate: load.rate && load.rate / count,
+      requests: load.requests && Math.ceil(load.requests / count),
       keyPrefix: `${randomBytes(6).toString('hex')}-${index}`,
     };
   });
   const threads = await Promise.all(parts.map(startThread));
   const sent = parts.map(({ keyPrefix }) => ({ keyPrefix, requests: 0 }));
+  const seconds: Second[] = [];
+  const note = (part: { requests: number }) => (second: Second) => {
+    seconds.push(second);
+    const { [endings.unsent]: _, ...ended } = countEndings(mergeSeconds([second]));
+    for (const count of Object.values(ended)) part.requests += count;
+  };
   return {
     /** How many requests have ended so far. */
     answers: () => sent.reduce((sum, { requests }) => sum + requests, 0),
     /** Sends the load; settles when everything is answered. Call it once. */
     send: async () => {
-      const seconds: Second[] = [];
-      const found = await generating(() =>
-        Promise.all(
-          threads.map(({ send }, index) =>
-            send((second) => {
-              seconds.push(second);
-              const [merged] = mergeSeconds([second]) as [MergedSecond];
-              const { [endings.unsent]: _unsent, ...counted } = countEndings([merged]);
-              const part = sent[index];
-              if (part) part.requests += Object.values(counted).reduce((sum, each) => sum + each, 0);
-              onSecond?.(merged);
-            }),
-          ),
-        ),
-      );
+      const sending = () => Promise.all(sent.map((part, index) => threads[index]?.send(note(part))));
+      const found = await generating(sending);
       return {
         seconds: mergeSeconds(seconds),
         elapsedSeconds: found.seconds,

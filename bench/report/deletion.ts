@@ -3,8 +3,9 @@
 import type { BulkRun, ManyRun, OneRun } from '../deletion/runs.js';
 import { sumCpu } from '../deployment/meter.js';
 import { type Column, figure, tableOf } from '../figures.js';
+import type { Spread } from '../load/histogram.js';
 import type { FoundOf } from '../results.js';
-import { each, ifFound, runsColumn, type Section } from './section.js';
+import { each, ifFound, type Section, tableOfRuns } from './section.js';
 
 type Deletion = FoundOf<'deletion'>;
 
@@ -17,21 +18,15 @@ export function deletionSections(deletion: Deletion): Section[] {
   ];
 }
 
-type Row<Run> = { readonly what: string; readonly runs: readonly Run[] };
-
 const cpuColumns = [
   each<BulkRun | OneRun>('CPU, s', ({ cpu }) => cpu.seconds, 'lower'),
   each<BulkRun | OneRun>("others' share", ({ cpu }) => cpu.othersShare),
-  runsColumn,
 ];
 
 function bulkSection({ events, customers, bulk = [], beside }: Deletion): Section {
-  const rows: Row<BulkRun>[] = [{ what: 'idle', runs: bulk }];
-  const rate = figure(beside?.ratePerSecond);
-  rows.push({ what: `beside ${rate} events a second`, runs: beside?.runs ?? [] });
-  const measured = rows.filter(({ runs }) => runs.length > 0);
-  const table = tableOf(measured, [
-    ['', ({ what }) => what],
+  const besideWhat = `beside ${figure(beside?.ratePerSecond)} events a second`;
+  const rows = [['idle', bulk] as const, [besideWhat, beside?.runs ?? []] as const];
+  const table = tableOfRuns<BulkRun>('', rows, [
     each('users', (run) => run.targets),
     each('rows', (run) => run.rows),
     each('answered, s', (run) => run.answeredSeconds, 'lower'),
@@ -40,19 +35,15 @@ function bulkSection({ events, customers, bulk = [], beside }: Deletion): Sectio
     each('file rewritten', (run) => run.redisRewrittenSeconds, 'lower'),
     ...cpuColumns,
   ]);
-  const moments = beside && [
-    { what: 'before', runs: beside.beforeMs },
-    { what: 'meanwhile', runs: beside.meanwhileMs },
-  ];
-  const latencies = ifFound(moments, (found) => [
-    tableOf(found, [
-      ['acknowledged, ms since due', ({ what }) => what],
-      each('p50', ({ p50 }) => p50, 'lower'),
-      each('p99', ({ p99 }) => p99, 'lower'),
-      each('max', ({ max }) => max),
-      runsColumn,
-    ]),
-  ]);
+  const latencies = ifFound(beside, ({ beforeMs, meanwhileMs }) => {
+    const moments = [['before', beforeMs] as const, ['meanwhile', meanwhileMs] as const];
+    const columns = [
+      each<Spread>('p50', ({ p50 }) => p50, 'lower'),
+      each<Spread>('p99', ({ p99 }) => p99, 'lower'),
+      each<Spread>('max', ({ max }) => max),
+    ];
+    return [tableOfRuns('acknowledged, ms since due', moments, columns)];
+  });
   const note = `${figure(events)} events of ${figure(customers)} users. ${bulkNote}`;
   return { title: 'A deletion of one percent of the users', note, tables: [table, ...latencies] };
 }
@@ -64,12 +55,11 @@ ClickHouse, and of Redis, no longer found one target's identity; before, both he
 The acknowledgements are those of single events, for ten seconds before the submission, and from it to \`complete\`.`;
 
 function oneSection(one: NonNullable<Deletion['one']>): Section[] {
-  const rows = one.flatMap(({ events, everywhere, inOnePart }): Row<OneRun>[] => [
-    { what: `${figure(events / 1e6)} million, in many parts`, runs: everywhere },
-    { what: `${figure(events / 1e6)} million, in one part`, runs: inOnePart },
+  const rows = one.flatMap(({ events, everywhere, inOnePart }) => [
+    [`${figure(events / 1e6)} million, in many parts`, everywhere] as const,
+    [`${figure(events / 1e6)} million, in one part`, inOnePart] as const,
   ]);
-  const table = tableOf(rows, [
-    ['', ({ what }) => what],
+  const table = tableOfRuns<OneRun>('', rows, [
     each('hidden, s', (run) => run.hiddenSeconds, 'lower'),
     each('complete, s', (run) => run.completeSeconds, 'lower'),
     each('parts', (run) => run.parts),

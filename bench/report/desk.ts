@@ -3,28 +3,24 @@
 import type { ExportRun } from '../desk/export.js';
 import { figure, tableOf } from '../figures.js';
 import type { FoundOf } from '../results.js';
-import { each, runsColumn, type Section } from './section.js';
+import { each, type Section, tableOfRuns } from './section.js';
 import { addedBySuppressed } from './targets.js';
 
 export function deskSections(desk: FoundOf<'desk'>): Section[] {
   const { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed } = desk;
-  const downloads = tableOf(
-    [false, true].map((gzip) => ({
-      what: gzip ? 'with gzip' : 'without gzip',
-      runs: exports.filter((run) => run.gzip === gzip),
-    })),
-    [
-      ['', ({ what }) => what],
-      each<ExportRun>('first byte, s', (run) => run.firstByteSeconds, 'lower'),
-      each<ExportRun>('end, s', (run) => run.seconds, 'lower'),
-      each<ExportRun>('MB', (run) => run.bytes / 1e6),
-      each<ExportRun>('CPU of the API, s', (run) => run.cpu.api, 'lower'),
-      each<ExportRun>('of ClickHouse, s', (run) => run.cpu.clickhouse, 'lower'),
-      each<ExportRun>('memory of the API before, MiB', (run) => run.apiMib.before),
-      each<ExportRun>('the most during it', (run) => run.apiMib.most, 'lower'),
-      runsColumn,
-    ],
-  );
+  const byGzip = [false, true].map((gzip) => {
+    const runs = exports.filter((run) => run.gzip === gzip);
+    return [gzip ? 'with gzip' : 'without gzip', runs] as const;
+  });
+  const downloads = tableOfRuns<ExportRun>('', byGzip, [
+    each('first byte, s', (run) => run.firstByteSeconds, 'lower'),
+    each('end, s', (run) => run.seconds, 'lower'),
+    each('MB', (run) => run.bytes / 1e6),
+    each('CPU of the API, s', (run) => run.cpu.api, 'lower'),
+    each('of ClickHouse, s', (run) => run.cpu.clickhouse, 'lower'),
+    each('memory of the API before, MiB', (run) => run.apiMib.before),
+    each('the most during it', (run) => run.apiMib.most, 'lower'),
+  ]);
   const previewed = previews.map(({ what, users, rows, ms }) => ({
     what: `a preview: ${what} (${figure(users)}, ${figure(rows)} rows)`,
     ms,

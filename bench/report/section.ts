@@ -1,6 +1,6 @@
 // A section of a session's page. The terminal shows its tables.
 
-import type { Column, Table } from '../figures.js';
+import { type Column, type Table, tableOf } from '../figures.js';
 
 export type Section = {
   readonly title: string;
@@ -27,3 +27,13 @@ export function each<Run>(
 }
 
 export const runsColumn: Column<HasRuns<unknown>> = ['runs', ({ runs }) => runs.length];
+
+/** A table with a row for each list of runs that is not empty; its last column is their number. */
+export function tableOfRuns<Run>(
+  title: string,
+  rows: readonly (readonly [what: string, runs: readonly Run[]])[],
+  columns: readonly Column<HasRuns<Run>>[],
+): Table {
+  const measured = rows.filter(([, runs]) => runs.length > 0).map(([what, runs]) => ({ what, runs }));
+  return tableOf(measured, [[title, ({ what }) => what], ...columns, runsColumn]);
+}

@@ -7,7 +7,6 @@ import { figure, median, type Range, rangeOfMedian, type Table, tableOf, valuesO
 import { memoryOf } from '../latency/half-load.js';
 import type { FoundOf, Results } from '../results.js';
 import type { Run } from '../throughput/measure.js';
-import type { ServersResult } from '../throughput/servers.js';
 import type { Level } from '../throughput/turns.js';
 import { ifFound } from './section.js';
 import { memoryFloorMib, trendOf } from './trend.js';
@@ -213,7 +212,7 @@ function keysTargets({ levels: [none, ...levels], lookedUpBefore, bytesPerKey }:
 }
 
 /** µs per event in each round, without what the processes use while nothing is sent. */
-export function costsAboveIdle({ idle }: ServersResult, { of, runs }: Level): number[] {
+export function costsAboveIdle({ idle }: FoundOf<'servers'>, { of, runs }: Level): number[] {
   const msPerSecond = sumCpu(idle.find((level) => level.of === of)?.cpu ?? {});
   return runs.map(({ cpuSum, records, seconds, storedAfterMs }) => {
     const measuredSeconds = seconds + storedAfterMs / 1_000;
@@ -222,7 +221,7 @@ export function costsAboveIdle({ idle }: ServersResult, { of, runs }: Level): nu
 }
 
 /** Compares several servers with one of each, at the same rate. */
-function serversTargets(servers: ServersResult): Target[] {
+function serversTargets(servers: FoundOf<'servers'>): Target[] {
   return servers.ways.flatMap(({ name, levels: [one, ...more] }) =>
     more.flatMap((level) => {
       const what = `${name} with ${level.of} masters and ${level.of} ClickHouse servers: CPU above idle, to one of each`;

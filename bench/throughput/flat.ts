@@ -4,65 +4,49 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Context } from '../context.js';
-import { type Deployment, startDeployment } from '../deployment/deployment.js';
+import type { Deployment } from '../deployment/deployment.js';
 import { insertEvents } from '../deployment/made-events.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { figure } from '../figures.js';
-import type { Subject } from './measure.js';
 import { runWay, type ThroughputOptions } from './throughput.js';
-import { levelsInTurns } from './turns.js';
+import { levelsInTurns, wholeTable } from './turns.js';
 import { ofEnvironment } from './ways.js';
-
-/** Levels by the number of stored events, and for single events also by the number of environments, which requests use in turn. */
-export type FlatResult = Awaited<ReturnType<typeof runFlat>>;
 
 /** How many rows each generated segment has: a quarter of a second of 5000 events per second. Each segment has a marker. */
 const rowsPerSegment = 1_250;
 const hourMs = 3_600_000;
 const filledAppId = '99999999';
 
+/** Levels by the number of stored events, and for single events also by the number of environments, which requests use in turn. */
 export async function runFlat(context: Context) {
-  const { options, progress, deployment: own } = context;
-  const [first = 0, ...more] = options.flatEvents;
-  const levels = [{ events: first, deployment: own }];
-  try {
-    for (const events of more) levels.push({ events, deployment: await startDeployment(options) });
-    for (const { events, deployment } of levels) {
-      await fill(deployment, events);
-      progress.say(`flat: ${events} events are stored`);
-    }
-    await Promise.all(levels.map(({ deployment }) => mergesEnded(deployment)));
-    // Syncs, since otherwise the first commits would wait until the filled data is on the disk.
-    await promisify(execFile)('sync');
-    const turn = (way: string, of: number, deployment: Deployment, more?: Partial<ThroughputOptions>) => ({
-      of,
-      name: `flat ${way}, ${figure(of)}`,
-      rounds: options.repeats,
-      run: () => runWay({ ...context, deployment }, way, more),
-    });
-    const byEvents = (way: string) =>
-      levelsInTurns(
-        levels.map(({ events, deployment }) => turn(way, events, deployment)),
-        progress,
-      );
-    const [single, bulk] = [await byEvents('single'), await byEvents('bulk-500')];
-    const environments: ReturnType<typeof turn>[] = [];
-    for (const of of options.flatEnvironments) {
-      // Many environments keep their limits, since a load that so many share reaches none, and lifting them one by one takes minutes.
-      const appIds = await own.addEnvironments(of, of < 1_000 ? ofEnvironment : {});
-      environments.push(turn('single', of, own, { subject: wholeTable(own), appIds }));
-    }
-    return { single, bulk, environments: await levelsInTurns(environments, progress) };
-  } finally {
-    for (const { deployment } of levels.slice(1)) await deployment.stop();
+  const { options, progress, deployment: first, deployments } = context;
+  for (const [index, deployment] of deployments.entries()) {
+    const events = options.flatEvents[index] ?? 0;
+    await fill(deployment, events);
+    progress.say(`flat: ${events} events are stored`);
   }
-}
-
-/** The deployment with the events of all environments counted together. Nothing else may send any. */
-export function wholeTable(deployment: Deployment): Subject {
-  const count = () => numberOf(deployment, 'count()', 'events');
-  const ids = () => numberOf(deployment, 'uniqExact(event_id)', 'events');
-  return { ...deployment, count, stored: async () => ({ events: await count(), ids: await ids() }) };
+  await Promise.all(deployments.map(mergesEnded));
+  // Syncs, since otherwise the first commits would wait until the filled data is on the disk.
+  await promisify(execFile)('sync');
+  const turn = (way: string, of = 0, deployment = first, more?: Partial<ThroughputOptions>) => ({
+    of,
+    name: `flat ${way}, ${figure(of)}`,
+    rounds: options.repeats,
+    run: () => runWay({ ...context, deployment }, way, more),
+  });
+  const byEvents = (way: string) =>
+    levelsInTurns(
+      deployments.map((deployment, index) => turn(way, options.flatEvents[index], deployment)),
+      progress,
+    );
+  const [single, bulk] = [await byEvents('single'), await byEvents('bulk-500')];
+  const environments: ReturnType<typeof turn>[] = [];
+  for (const of of options.flatEnvironments) {
+    // Many environments keep their limits, since a load that so many share reaches none, and lifting them one by one takes minutes.
+    const appIds = await first.addEnvironments(of, of < 1_000 ? ofEnvironment : {});
+    environments.push(turn('single', of, first, { subject: wholeTable(first), appIds }));
+  }
+  return { single, bulk, environments: await levelsInTurns(environments, progress) };
 }
 
 /** Adds events until there are this many in total, as if a service had stored them recently. */

@@ -9,7 +9,7 @@ import { shardKeys } from '../../src/redis/keys.js';
 import { untilStored } from '../../test/harness/ingestion.js';
 import { until } from '../../test/harness/wait.js';
 import type { Context } from '../context.js';
-import { type Deployment, startDeployment } from '../deployment/deployment.js';
+import type { Deployment } from '../deployment/deployment.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
@@ -18,6 +18,7 @@ import { eventOf } from '../load/events.js';
 import { mergeSeconds, type Second } from '../load/second.js';
 import { sendLoad } from '../load/sender.js';
 import { allAnswered, json } from '../load/threads.js';
+import type { Options } from '../options.js';
 
 /** Repeats use keys that only the index has. There are none while no key was forgotten. */
 const kinds = ['withoutKeys', 'newKeys', 'repeats', 'scattered'] as const;
@@ -30,8 +31,6 @@ type KeysLevel = Readonly<Record<Kind, readonly number[]>> & {
   /** For ten seconds of new keys at a fixed rate: how long after the last one was due all were stored. */
   readonly atRate?: { readonly perSecond: number; readonly behindSeconds: number };
 };
-
-export type KeysResult = Awaited<ReturnType<typeof runKeys>>;
 
 /** The events per second with which storing must keep up on two cores. */
 const perSecond = 30_000;
@@ -51,7 +50,7 @@ const scatteredBy = 7_919;
 const metricsMs = 2_500;
 
 /** Room for all keys of a session, none of which may be forgotten. */
-export const keysEnv = { CLAIM_BYTES_MAX: String(20 * 1024 ** 2) };
+const roomyEnv = { CLAIM_BYTES_MAX: String(20 * 1024 ** 2) };
 /** The smallest budget with the same number of buckets. Redis then forgets keys that are older than a quarter of an hour. */
 const forgettingEnv = { CLAIM_BYTES_MAX: String(1024 ** 2) };
 /**
@@ -64,47 +63,49 @@ const clockEveryMs = 250;
 const keptUsMax = 1_500 * minuteUs;
 const state = shardKeys.state(0);
 
-export async function runKeys({ deployment, options, progress: { say } }: Context) {
-  const levels = [await prepareLevel(deployment, 0)];
-  try {
-    for (const keys of options.keysEvents) {
-      const another = await startDeployment({ ...options, env: { ...forgettingEnv, ...options.env } });
-      const level = await prepareLevel(another, keys);
-      levels.push(level);
-      await level.begin();
-      say(`keys: ${keys} in the index`);
-    }
-    // A process's first requests cost several times as much, and this deployment, unlike the others, was not sent keys yet.
-    await levels[0]?.costOf('newKeys');
-    for (const { costOf } of levels) await costOf('withoutKeys');
-    for (let round = 1; round <= options.repeats; round += 1) {
-      for (const kind of kinds) {
-        for (const { keys, costs, costOf } of levels) {
-          if (keys > 0 || !isRepeat(kind)) costs[kind].push(await costOf(kind));
-        }
-      }
-      const words = levels.map(({ costs }) => kinds.map((kind) => cellText(costs[kind])).join(', '));
-      say(`keys, round ${round}/${options.repeats}, µs per event: ${words.join('; ')}`);
-    }
-    const found: KeysLevel[] = [];
-    for (const { keys, costs, sendAtRate } of levels) {
-      const atRate = keys === 0 ? undefined : { perSecond, behindSeconds: await sendAtRate() };
-      found.push({ keys, ...costs, atRate });
-    }
-    const lookedUpBefore = await lookedUp(deployment);
-    const forgotten = Number(await deployment.redis.hget(state, 'keys_forgotten_to'));
-    if (forgotten > 0) throw new BenchError('a key was forgotten');
-    const last = levels.at(-1)?.deployment ?? deployment;
-    const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
-    return {
-      levels: found as readonly KeysLevel[],
-      /** How many keys workers looked up in the index before any was forgotten. */
-      lookedUpBefore,
-      bytesPerKey: await numberOf(last, 'sum(bytes_on_disk) / sum(rows)', table),
-    };
-  } finally {
-    for (const level of levels.slice(1)) await level.deployment.stop();
+/** One in which no key is forgotten, and one for each size of the index. */
+export const keysDeployments = ({ keysEvents }: Options) => [
+  { env: roomyEnv },
+  ...keysEvents.map(() => ({ env: forgettingEnv })),
+];
+
+export async function runKeys({ deployment, deployments, options, progress: { say } }: Context) {
+  const levels: Awaited<ReturnType<typeof prepareLevel>>[] = [];
+  for (const [index, one] of deployments.entries()) {
+    const keys = options.keysEvents[index - 1] ?? 0;
+    const level = await prepareLevel(one, keys);
+    levels.push(level);
+    if (keys === 0) continue;
+    await level.begin();
+    say(`keys: ${keys} in the index`);
   }
+  // A process's first requests cost several times as much, and this deployment, unlike the others, was not sent keys yet.
+  await levels[0]?.costOf('newKeys');
+  for (const { costOf } of levels) await costOf('withoutKeys');
+  for (let round = 1; round <= options.repeats; round += 1) {
+    for (const kind of kinds) {
+      for (const { keys, costs, costOf } of levels) {
+        if (keys > 0 || !isRepeat(kind)) costs[kind].push(await costOf(kind));
+      }
+    }
+    const words = levels.map(({ costs }) => kinds.map((kind) => cellText(costs[kind])).join(', '));
+    say(`keys, round ${round}/${options.repeats}, µs per event: ${words.join('; ')}`);
+  }
+  const found: KeysLevel[] = [];
+  for (const { keys, costs, sendAtRate } of levels) {
+    const atRate = keys === 0 ? undefined : { perSecond, behindSeconds: await sendAtRate() };
+    found.push({ keys, ...costs, atRate });
+  }
+  const lookedUpBefore = await lookedUp(deployment);
+  const forgotten = Number(await deployment.redis.hget(state, 'keys_forgotten_to'));
+  if (forgotten > 0) throw new BenchError('a key was forgotten');
+  const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
+  return {
+    levels: found as readonly KeysLevel[],
+    /** How many keys workers looked up in the index before any was forgotten. */
+    lookedUpBefore,
+    bytesPerKey: await numberOf(deployments.at(-1) as Deployment, 'sum(bytes_on_disk) / sum(rows)', table),
+  };
 }
 
 function isRepeat(kind: Kind): boolean {
@@ -194,7 +195,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     };
     await until(isLoaded, { deadlineMs: waitMs, what: 'the worker has read the index', everyMs: 1 });
   };
-  return { deployment, keys, costs, costOf, sendAtRate, begin };
+  return { keys, costs, costOf, sendAtRate, begin };
 }
 
 function advanceClock(redis: Redis, us: number): Promise<number> {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { tempDir } from '../../test/harness/temp-dir.js';
 import type { Context } from '../context.js';
-import { type ProgramRun, runProgram } from '../deployment/program.js';
+import { runProgram } from '../deployment/program.js';
 import { BenchError } from '../failure.js';
 
 const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -17,7 +17,7 @@ const flights = { events: 3_000_000, origins: 229, delay: 20_003_603 };
 const warmUpEvents = 50_000;
 
 /** Rejects unless ClickHouse has exactly the contents of the file. */
-export async function runBackfill({ deployment }: Context): Promise<ProgramRun> {
+export async function runBackfill({ deployment }: Context) {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const dir = tempDir('backfill');
   const options = {
@@ -43,10 +43,7 @@ export async function runBackfill({ deployment }: Context): Promise<ProgramRun> 
   return run;
 }
 
-/** `producerBytes`: the most memory that the producer used, in bytes. */
-export type ProducerRun = ProgramRun & { readonly producerBytes: number };
-
-export async function runProducer({ deployment, options }: Context): Promise<ProducerRun> {
+export async function runProducer({ deployment, options }: Context) {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
   const produce = (first: number, events: number) => {
     const args = [pathOf('producer-process.js'), deployment.url, appId, String(first), String(events)];
@@ -54,5 +51,7 @@ export async function runProducer({ deployment, options }: Context): Promise<Pro
   };
   await produce(0, warmUpEvents);
   const run = await produce(warmUpEvents, options.producerEvents);
-  return { ...run, producerBytes: Number(run.output) };
+  /** The most memory that the producer used, in bytes. */
+  const producerBytes = Number(run.output);
+  return { ...run, producerBytes };
 }

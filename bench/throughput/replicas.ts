@@ -4,80 +4,47 @@
 
 import { isAccepted, paths, post } from '../../test/harness/ingestion.js';
 import type { Context } from '../context.js';
-import { type Deployment, startDeployment } from '../deployment/deployment.js';
+import type { Deployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
 import { median } from '../figures.js';
-import { describeMachine } from '../machine.js';
-import { wholeTable } from './flat.js';
-import { runWay } from './throughput.js';
-import { type Level, levelsInTurns } from './turns.js';
-
-export type ReplicasResult = Awaited<ReturnType<typeof runReplicas>>['replicas'];
+import { type Level, levelsAtRate, type WithEnvironments, withEnvironments } from './turns.js';
 
 const acknowledgements = [0, 1, 2];
 /** At this rate nearly every event is a commit of its own. */
 const lowRate = 600;
 /** These count as half and full load: at the highest rate itself, the latency would be that of a queue. */
 const sharesOfHighest = [0.4, 0.8];
-const moreRounds = 3;
 const takeOversMax = 20;
 const takeOversOfRepeat = 7;
 const takeOverMsMax = 60_000;
 
-type Found = { readonly of: number; readonly deployment: Deployment; readonly appIds: readonly string[] };
+export const replicasDeployments = () => acknowledgements.map((replicasAck) => ({ replicasAck }));
 
-export async function runReplicas(context: Pick<Context, 'options' | 'progress'>) {
+export async function runReplicas(context: Context) {
   const { options, progress } = context;
-  const found: Found[] = [];
-  try {
-    for (const of of acknowledgements) {
-      const deployment = await startDeployment({ ...options, replicasAck: of });
-      found.push({ of, deployment, appIds: await deployment.addEnvironments(1, 'none') });
-    }
-    /** The rate of the deployment with the most confirmations, as fast as it answered. The higher rates are shares of it. */
-    const highestPerSecond = options.rate === undefined ? await highestOf(context, found.at(-1)) : undefined;
-    /** For each rate, levels by how many replicas must confirm an event. */
-    const rates: { perSecond: number; levels: readonly Level[] }[] = [];
-    for (const perSecond of highestPerSecond ? ratesBelow(highestPerSecond) : [options.rate ?? lowRate]) {
-      const turns = found.map(({ of, deployment, appIds }) => ({
-        of,
-        name: `replicas ${perSecond}/s, ${of} acknowledgements`,
-        rounds: moreRounds * options.repeats,
-        run: () =>
-          runWay({ ...context, deployment }, 'single', {
-            rate: perSecond,
-            subject: wholeTable(deployment),
-            appIds,
-          }),
-      }));
-      rates.push({ perSecond, levels: await levelsInTurns(turns, progress) });
-    }
-    /** For each kill of the primary, how long it took until a record that was sent after it was accepted. */
-    const takeOversMs: number[] = [];
-    const one = found.find(({ of }) => of === 1);
-    const takeOvers = Math.min(takeOversMax, takeOversOfRepeat * options.repeats);
-    while (one !== undefined && takeOversMs.length < takeOvers) {
-      takeOversMs.push(await killPrimary(one.deployment, one.appIds[0] ?? ''));
-      progress.say(`take-over ${takeOversMs.length}: ${Math.round(takeOversMs.at(-1) ?? 0)} ms`);
-    }
-    return {
-      machine: await describeMachine(found[0]?.deployment.sluice),
-      replicas: { rates, highestPerSecond, takeOversMs },
-    };
-  } finally {
-    for (const { deployment } of found) await deployment.stop();
+  const found = await withEnvironments(context, acknowledgements, 1);
+  /** The rate of the deployment with the most confirmations, as fast as it answered. The higher rates are shares of it. */
+  const highestPerSecond = options.rate === undefined ? await highestOf(context, found.slice(-1)) : undefined;
+  /** For each rate, levels by how many replicas must confirm an event. */
+  const rates: { perSecond: number; levels: readonly Level[] }[] = [];
+  for (const perSecond of highestPerSecond ? ratesBelow(highestPerSecond) : [options.rate ?? lowRate]) {
+    const nameOf = (of: number) => `replicas ${perSecond}/s, ${of} acknowledgements`;
+    rates.push({ perSecond, levels: await levelsAtRate(context, found, 'single', perSecond, nameOf) });
   }
+  /** For each kill of the primary, how long it took until a record that was sent after it was accepted. */
+  const takeOversMs: number[] = [];
+  const one = found.find(({ of }) => of === 1);
+  const takeOvers = Math.min(takeOversMax, takeOversOfRepeat * options.repeats);
+  while (one !== undefined && takeOversMs.length < takeOvers) {
+    takeOversMs.push(await killPrimary(one.deployment, one.appIds[0] ?? ''));
+    progress.say(`take-over ${takeOversMs.length}: ${Math.round(takeOversMs.at(-1) ?? 0)} ms`);
+  }
+  return { rates, highestPerSecond, takeOversMs };
 }
 
-async function highestOf(
-  context: Pick<Context, 'options' | 'progress'>,
-  most: Found | undefined,
-): Promise<number | undefined> {
-  if (most === undefined) return undefined;
-  const { of, deployment, appIds } = most;
-  const run = () => runWay({ ...context, deployment }, 'single', { subject: wholeTable(deployment), appIds });
-  const name = `replicas as fast as answered, ${of} acknowledgements`;
-  const [level] = await levelsInTurns([{ of, name, rounds: context.options.repeats, run }], context.progress);
+async function highestOf(context: Context, most: readonly WithEnvironments[]): Promise<number> {
+  const nameOf = (of: number) => `replicas as fast as answered, ${of} acknowledgements`;
+  const [level] = await levelsAtRate(context, most, 'single', undefined, nameOf, context.options.repeats);
   return median((level?.runs ?? []).map(({ requestsPerSecond }) => requestsPerSecond));
 }
 

@@ -2,9 +2,7 @@
 
 import type { Context } from '../context.js';
 import { numberOf } from '../deployment/stored.js';
-import { describeFailure, messageOf } from '../failure.js';
 import { runEngine } from '../peers/engine.js';
-import type { Failure } from '../results.js';
 import { runWay, type ThroughputRun } from './throughput.js';
 import { inTurns } from './turns.js';
 import { engineFloor, peerWays, sluiceWays, type Way } from './ways.js';
@@ -13,9 +11,9 @@ const warmUpSeconds = { first: 2, later: 0.5 };
 /** Used in sessions without a run of bulk-500, which would show the number. */
 const standardRowsPerInsert = 15_000;
 
-/** Runs the ways with the requested names. Failures are part of the result. */
-export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
-  const { deployment, peers, options, progress, hasWrk } = context;
+/** Runs the ways with the requested names. */
+export async function runRounds(context: Context) {
+  const { deployment, peers, options, progress, hasWrk, wanted, failed } = context;
   let rowsPerInsert = standardRowsPerInsert;
 
   const measureWay = async ({ name, subject, cheap }: Way, round: number): Promise<ThroughputRun> => {
@@ -53,19 +51,9 @@ export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
     .filter(({ name }) => wanted.has(name))
     .sort((a, b) => position(a.name) - position(b.name))
     .map((way) => ({ ...way, rounds: way.once ? 1 : options.repeats }));
-  const failures: Failure[] = [];
-  const found = await inTurns<(typeof turns)[number]>(turns, progress, {
-    failed: (scenario, error) => {
-      failures.push({ scenario, message: messageOf(error) });
-      progress.say(`${scenario} FAILED: ${describeFailure(error)}`);
-    },
-  });
-  return {
-    ways: found
-      .filter(({ runs }) => runs.length > 0)
-      .map(({ name, what, subject, connections, runs }) => ({ name, what, subject, runs, connections })),
-    failures,
-  };
+  return (await inTurns<(typeof turns)[number]>(turns, progress, { failed }))
+    .filter(({ runs }) => runs.length > 0)
+    .map(({ name, what, subject, connections, runs }) => ({ name, what, subject, runs, connections }));
 }
 
 /** The two sides of a target run close together; all other ways follow. */

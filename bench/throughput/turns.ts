@@ -1,7 +1,11 @@
 // Runs measurements in turns, round after round, so that a slow minute of the machine affects all of them equally.
 
+import type { Context } from '../context.js';
+import type { Deployment } from '../deployment/deployment.js';
+import { numberOf } from '../deployment/stored.js';
 import type { Progress } from '../progress.js';
-import { describeRun, type ThroughputRun } from './throughput.js';
+import type { Subject } from './measure.js';
+import { describeRun, runWay, type ThroughputRun } from './throughput.js';
 
 type Turn = {
   readonly name: string;
@@ -49,4 +53,50 @@ export async function levelsInTurns(
   progress: Pick<Progress, 'say'>,
 ): Promise<Level[]> {
   return (await inTurns(levels, progress, { warmUp: true })).map(({ of, runs }) => ({ of, runs }));
+}
+
+export type WithEnvironments = Awaited<ReturnType<typeof withEnvironments>>[number];
+
+/** The scenario's deployments, each with its value of what was varied and with new environments without limits. */
+export async function withEnvironments(
+  { deployments }: Context,
+  values: readonly number[],
+  environments: number,
+) {
+  const found: { of: number; deployment: Deployment; appIds: readonly string[] }[] = [];
+  for (const [index, deployment] of deployments.entries())
+    found.push({
+      of: values[index] as number,
+      deployment,
+      appIds: await deployment.addEnvironments(environments, 'none'),
+    });
+  return found;
+}
+
+/** More rounds than usual, so that outliers do not decide. */
+const moreRounds = 3;
+
+/** Levels of these deployments at the same rate; without one, as fast as they answer. */
+export function levelsAtRate(
+  context: Context,
+  found: readonly WithEnvironments[],
+  way: string,
+  rate: number | undefined,
+  nameOf: (of: number) => string,
+  rounds = moreRounds * context.options.repeats,
+): Promise<Level[]> {
+  const turns = found.map(({ of, deployment, appIds }) => ({
+    of,
+    name: nameOf(of),
+    rounds,
+    run: () => runWay({ ...context, deployment }, way, { rate, subject: wholeTable(deployment), appIds }),
+  }));
+  return levelsInTurns(turns, context.progress);
+}
+
+/** The deployment with the events of all environments counted together. Nothing else may send any. */
+export function wholeTable(deployment: Deployment): Subject {
+  const count = () => numberOf(deployment, 'count()', 'events');
+  const ids = () => numberOf(deployment, 'uniqExact(event_id)', 'events');
+  return { ...deployment, count, stored: async () => ({ events: await count(), ids: await ids() }) };
 }

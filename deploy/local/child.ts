@@ -33,22 +33,15 @@ export type ChildSpec = {
   readonly stopMsMax: number;
 };
 
-export type Child = {
-  readonly name: string;
-  readonly pid: number | undefined;
-  /** Settles when the child is healthy for the first time, or was stopped before that; rejects with StartError. */
-  start(): Promise<void>;
-  /** Ends the child and its restarts, and settles when it is gone. `hurry` shortens the wait before SIGKILL. */
-  stop(hurry: AbortSignal): Promise<void>;
-};
+export type Child = ReturnType<typeof createChild>;
 
-export type ChildSurroundings = {
+type ChildSurroundings = {
   readonly logDir: string;
   readonly lock: DataDirLock;
   readonly say: (line: string) => void;
 };
 
-export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroundings): Child {
+export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroundings) {
   const log = openLogFile(
     `${logDir}/${spec.name}.log`,
     (line) => spec.ipc && logLineText(line) !== undefined,
@@ -59,6 +52,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
   let everHealthy = false;
   let run: Promise<void> | undefined;
 
+  /** Settles when the child is healthy for the first time, or was stopped before that; rejects with StartError. */
   function start(): Promise<void> {
     return new Promise((settle, reject) => {
       run = keepRunning(settle, reject).catch(reject);
@@ -144,6 +138,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
     return line === undefined ? '' : `: ${logLineText(line) ?? line}`;
   }
 
+  /** Ends the child and its restarts, and settles when it is gone. `hurry` shortens the wait before SIGKILL. */
   async function stop(hurry: AbortSignal): Promise<void> {
     stopping.abort();
     const child = current;
@@ -166,7 +161,7 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
 
   return {
     name: spec.name,
-    get pid() {
+    get pid(): number | undefined {
       return current?.pid;
     },
     start,

@@ -11,16 +11,7 @@ import { startFile, variablesToNote } from '../../src/config.js';
 import { identifyProcess, isRunning, type ProcessIdentity, signalProcess } from './process-identity.js';
 import { StartError } from './start-error.js';
 
-export type DataDirLock = {
-  /** The open file. Every child inherits it, and thereby shares the lock. */
-  readonly fd: number;
-  /** Records a child under its name, replacing an earlier one of that name. */
-  note(name: string, pid: number): void;
-  /** From now on, another start waits for the end of this one instead of giving up. */
-  noteStopping(): void;
-  /** To be called when the children are gone. */
-  release(): void;
-};
+export type DataDirLock = Awaited<ReturnType<typeof lockDataDir>>;
 
 type Holders = {
   readonly supervisor: ProcessIdentity;
@@ -39,7 +30,7 @@ const giveUpAfterMs = 100_000;
  * Settles when the lock is taken. Throws StartError when another supervisor holds it. Waits for a supervisor that is stopping, and for the
  * children of one that is gone; ends those children if they do not end by themselves.
  */
-export async function lockDataDir(dataDir: string, say: (line: string) => void): Promise<DataDirLock> {
+export async function lockDataDir(dataDir: string, say: (line: string) => void) {
   const file = startFile(dataDir);
   const fd = openLockFile(dataDir, file);
   const startedAt = performance.now();
@@ -83,13 +74,17 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
   };
   write({});
   return {
+    /** The open file. Every child inherits it, and thereby shares the lock. */
     fd,
-    note(name, pid) {
+    /** Records a child under its name, replacing an earlier one of that name. */
+    note(name: string, pid: number): void {
       const others = holders.children.filter((child) => child.name !== name);
       write({ children: [...others, identifyProcess(name, pid)] });
     },
+    /** From now on, another start waits for the end of this one instead of giving up. */
     noteStopping: () => write({ stopping: true }),
-    release() {
+    /** To be called when the children are gone. */
+    release(): void {
       ftruncateSync(fd, 0);
       closeSync(fd);
     },

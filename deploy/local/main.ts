@@ -6,13 +6,13 @@ import { type Config, readConfigOrExit } from '../../src/config.js';
 import { prepareAdministration } from './administration.js';
 import { checkPorts } from './check-ports.js';
 import { type Child, type ChildSpec, createChild } from './child.js';
-import { apiSpec, clickhouseSpec, nodeProgram, redisSpec, workerSpec } from './children.js';
+import { apiSpec, clickhouseSpec, nodeProgram, workerSpec } from './children.js';
 import { missingEngine } from './clickhouse/engine.js';
 import { type Bootstrap, firstOperator, greeting, showApiKey, showSecret } from './greeting.js';
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
 import { closeToOthers, makeFilesPrivate } from './private-data.js';
-import { checkLastPrimary, numbers, redisNodeSpecs } from './redis-nodes.js';
+import { checkLastPrimary, numbers, redisSpecs } from './redis-nodes.js';
 import { runOnce } from './run-once.js';
 import { StartError } from './start-error.js';
 
@@ -55,12 +55,9 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   };
 
   const steps: (() => Promise<void>)[] = [
-    ...(config.redisEmbedded && config.redisNodes > 1
-      ? redisNodeSpecs(config).map((spec) => () => start(spec))
-      : [
-          async () =>
-            config.redisEmbedded ? start(await redisSpec(config)) : checkOutsideRedis(config, say),
-        ]),
+    ...(config.redisEmbedded
+      ? redisSpecs(config).map((spec) => () => start(spec))
+      : [() => checkOutsideRedis(config, say)]),
     ...(config.clickhouseEmbedded
       ? numbers(config.clickhouseServers).map((number) => () => start(clickhouseSpec(config, number)))
       : config.clickhouseUrls.map((url) => () => checkOutsideClickHouse(url))),

@@ -1,11 +1,12 @@
-// Several embedded Redis servers, one of which is the primary, and the three sentinels that choose it (REDIS_NODES), on consecutive ports.
-// A server that has lost its data never starts as the primary, since all others would copy it.
+// The embedded Redis: one server or, on consecutive ports, several (REDIS_NODES), one of which is the primary, and the three sentinels that
+// choose it. A server that has lost its data never starts as the primary, since all others would copy it.
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Config } from '../../src/config.js';
-import { redisPasswordFile } from '../../src/config-redis.js';
+import { redisPasswordFile, redisSocket } from '../../src/config-redis.js';
 import type { ChildSpec } from './child.js';
 import { redisConfig } from './redis-config.js';
 import { askRedis, readyRedisPid } from './redis-probe.js';
@@ -17,39 +18,64 @@ const minuteMs = 60_000;
 /** How long a primary may be silent before the sentinels give up on it. */
 const downMs = 2_000;
 
-export function redisNodeSpecs(config: Config): readonly ChildSpec[] {
+export function redisSpecs(config: Config): readonly ChildSpec[] {
   const password = findOrMakeSecret(redisPasswordFile(config.dataDir));
   const servers = numbers(config.redisNodes).map((number) => serverSpec(config, number, password));
+  if (servers.length === 1) return servers;
   return [...servers, ...numbers(3).map((number) => sentinelSpec(config, number, password))];
 }
 
+/** A server answers while it loads, which takes minutes for a large append-only file. */
+const ofEach = { ipc: false, healthyMsMax: 30 * minuteMs, stopMsMax: 20_000 };
+
 function serverSpec(config: Config, number: number, password: string): ChildSpec {
   const { redisAppendfsync: appendfsync, redisMemoryBytesMax: memoryBytesMax } = config;
+  const isAlone = config.redisNodes === 1;
   const port = portOf(config, number);
   const dir = serverDir(config, number);
   const file = join(dir, 'redis.conf');
-  const quoted = JSON.stringify(password);
   return {
-    name: `redis-${number}`,
+    ...ofEach,
+    name: isAlone ? 'redis' : `redis-${number}`,
     program: { command: 'redis-server', args: [file], env: process.env },
-    ipc: false,
     prepare: async (signal) => {
       mkdirSync(dir, { recursive: true });
-      const primary = await findPrimary(config, number, password, signal);
+      const hasSocket = isAlone && (await holdsSockets(redisSocket(config.dataDir)));
       const lines = [
-        redisConfig({ port, dir, password, hasSocket: false, appendfsync, memoryBytesMax }),
-        `masterauth ${quoted}`,
-        'min-replicas-to-write 1',
-        'min-replicas-max-lag 3',
-        ...(primary === port ? [] : [`replicaof 127.0.0.1 ${primary}`]),
-        '',
+        redisConfig({ port, dir, password, hasSocket, appendfsync, memoryBytesMax }),
+        ...(isAlone
+          ? []
+          : replicationOf(port, await findPrimary(config, number, password, signal), password)),
       ];
       writeFileSync(file, lines.join('\n'), { mode: 0o600 });
     },
     healthy: async (pid) => (await readyRedisPid(port, password)) === pid,
-    healthyMsMax: 30 * minuteMs,
-    stopMsMax: 20_000,
   };
+}
+
+function replicationOf(port: number, primary: number, password: string): readonly string[] {
+  const isPrimary = primary === port;
+  return [
+    `masterauth ${JSON.stringify(password)}`,
+    'min-replicas-to-write 1',
+    'min-replicas-max-lag 3',
+    ...(isPrimary ? [] : [`replicaof 127.0.0.1 ${primary}`]),
+    '',
+  ];
+}
+
+/** Whether a server can listen on a socket at a path, since some shared file systems support no sockets. Leaves nothing there. */
+async function holdsSockets(path: string | undefined): Promise<boolean> {
+  if (path === undefined) return false;
+  rmSync(path, { force: true });
+  const server = createServer();
+  const listens = new Promise<boolean>((settle) => {
+    server.once('error', () => settle(false));
+    server.listen(path, () => settle(true));
+  });
+  if (!(await listens)) return false;
+  await new Promise((resolve) => server.close(resolve));
+  return true;
 }
 
 /** The port of the server that is the primary, or is to become it. */
@@ -117,9 +143,9 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
   const file = sentinelFile(config, number);
   const quoted = JSON.stringify(password);
   return {
+    ...ofEach,
     name: `redis-sentinel-${number}`,
     program: { command: 'redis-server', args: [file, '--sentinel'], env: process.env },
-    ipc: false,
     prepare: async () => {
       const primary = (await askSentinels(config, password)) ?? firstPrimary(config);
       const dir = join(config.dataDir, `redis-sentinel-${number}`);
@@ -149,8 +175,6 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
       const info = await askRedis(port, password, 'INFO sentinel');
       return info.includes(`status=ok`) && info.includes(`slaves=${config.redisNodes - 1},`);
     },
-    healthyMsMax: 30 * minuteMs,
-    stopMsMax: 20_000,
   };
 }
 

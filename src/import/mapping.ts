@@ -30,21 +30,9 @@ import {
 } from './values.js';
 
 type Checked = Pick<Outgoing, 'lane' | 'json'>;
-export type Mapped = readonly Outgoing[] | { readonly fault: string };
+type Mapped = readonly Outgoing[] | { readonly fault: string };
 
-export type Mapper = {
-  map(row: Row): Mapped;
-  /** How many values were mended so far, by reason. */
-  readonly mendings: ReadonlyMap<Mending, number>;
-  /** How many numbers with a decimal comma each column has. They stay text. */
-  readonly commas: ReadonlyMap<string, number>;
-  /** How many rows would merge a device into a word that strangers share, by word. Those devices stay separate. */
-  readonly sharedWords: ReadonlyMap<string, number>;
-  /** The columns that the mapping names. */
-  readonly columns: readonly string[];
-  /** Whether all other columns are used as well. */
-  readonly takesRest: boolean;
-};
+export type Mapper = ReturnType<typeof createMapper>;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -72,11 +60,13 @@ export function createMapper(
   { mapping, strict, allowedIdentities }: Pick<ImportOptions, 'mapping' | 'strict' | 'allowedIdentities'>,
   contentHash: string,
   isQuick = true,
-): Mapper {
+) {
   const keyOf = placeKey(contentHash, mapping);
+  /** How many values were mended so far, by reason. */
   const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => void mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
   const allowed: ReadonlySet<string> = new Set(allowedIdentities);
+  /** How many rows would merge a device into a word that strangers share, by word. Those devices stay separate. */
   const sharedWords = new Map<string, number>();
   const preset =
     mapping.preset === undefined
@@ -86,8 +76,10 @@ export function createMapper(
           sharedWords.set(user, (sharedWords.get(user) ?? 0) + 1);
           return true;
         });
+  /** The columns that the mapping names. */
   const columns = columnsOf(mapping);
   const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
+  /** How many numbers with a decimal comma each column has. They stay text. */
   const commas = new Map<string, number>();
   const ofComma = new Set(mapping.decimalComma);
   /** An import may last until later times are valid. Those are checked. */
@@ -207,7 +199,9 @@ export function createMapper(
     return { surrogates, nowMs: Date.now(), allowedIdentities: allowed };
   }
 
-  return { map, mendings, commas, sharedWords, columns, takesRest: mapping.properties === undefined };
+  /** Whether all other columns are used as well. */
+  const takesRest = mapping.properties === undefined;
+  return { map, mendings, commas, sharedWords, columns, takesRest };
 }
 
 const userColumns = [

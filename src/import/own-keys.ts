@@ -13,18 +13,16 @@ export type SameKeys = {
   readonly places: string[];
 };
 
-export type OwnKeys = {
-  /** Notes the record of a row, which has this place in a file. */
-  note(record: Pick<Outgoing, 'key' | 'isOwnKey' | 'json'>, file: string, place: number): void;
-};
+export type OwnKeys = ReturnType<typeof createOwnKeys>;
 
 const shownPlaces = 5;
 
 /** Counts rows with the same key in `found`. */
-export function createOwnKeys(found: SameKeys): OwnKeys {
+export function createOwnKeys(found: SameKeys) {
   const contents = new Map<string, string>();
   return {
-    note({ key, isOwnKey, json }, file, place) {
+    /** Notes the record of a row, which has this place in a file. */
+    note({ key, isOwnKey, json }: Omit<Outgoing, 'lane'>, file: string, place: number): void {
       if (!isOwnKey) return;
       const content = createHash('sha1').update(json).digest('base64').slice(0, 12);
       const earlier = contents.get(key);

@@ -4,8 +4,6 @@ import { SingleBar } from 'cli-progress';
 import type { RateLimit, Sender } from './sender.js';
 import type { Counts } from './state.js';
 
-export type Progress = { stop(): void };
-
 const everyMs = { bar: 250, line: 10_000 };
 
 /** Shows the progress. `share`: how much of the bytes or rows of all files is done, from 0 to 1. */
@@ -13,7 +11,7 @@ export function showProgress(
   counts: () => Counts,
   share: () => number,
   { waiting, limit }: Pick<Sender, 'waiting' | 'limit'>,
-): Progress {
+) {
   const beganMs = performance.now();
   const before = counts().read;
   /** The share that was shown first: a continued import starts with what was done before. */

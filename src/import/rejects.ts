@@ -8,16 +8,8 @@ import { rejectColumns } from './mapping.js';
 import { ImportError } from './options.js';
 import type { Row } from './row.js';
 
-export type Rejects = {
-  /** Adds a row, which is written at once. */
-  add(file: string, row: Row, key: string, reason: string): void;
-  /** The size of the file. */
-  bytes(): number;
-  close(): void;
-};
-
 /** What the import's state says about the file. */
-export type RejectsBefore = {
+type RejectsBefore = {
   readonly bytes: number;
   /** Whether an import is being continued, so that the file is its own. */
   readonly isContinued: boolean;
@@ -29,7 +21,7 @@ export type RejectsBefore = {
  * Opens the file. If an import continues, removes the rows after `bytes`, which were refused after the state was written. Does not write to
  * a file that another import left, or that was edited since.
  */
-export function openRejects(path: string, { bytes, isContinued, isDone }: RejectsBefore): Rejects {
+export function openRejects(path: string, { bytes, isContinued, isDone }: RejectsBefore) {
   let file: number;
   try {
     const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
@@ -47,7 +39,8 @@ export function openRejects(path: string, { bytes, isContinued, isDone }: Reject
   }
   let end = bytes;
   return {
-    add: (name, { place, value, text }, key, reason) => {
+    /** Adds a row of a file, which is written at once. */
+    add(name: string, { place, value, text }: Row, key: string, reason: string): void {
       const row = value ?? { [rejectColumns.text]: text };
       const line = jsonOf({
         ...row,
@@ -57,8 +50,9 @@ export function openRejects(path: string, { bytes, isContinued, isDone }: Reject
       });
       end += writeLine(path, file, `${line}\n`, end);
     },
+    /** The size of the file. */
     bytes: () => end,
-    close: () => {
+    close(): void {
       closeSync(file);
       if (end === 0) rmSync(path);
     },

@@ -16,27 +16,25 @@ export type S3Object = {
   readonly etag: string;
 };
 
-export type S3 = {
-  /** The object with exactly this name, or else all objects whose names begin with it. Throws ImportError if there is none. */
-  list(address: string): Promise<S3Object[]>;
-  /** The content of an object. Throws ImportError if it is not the content that was listed. */
-  read(object: S3Object): Promise<Readable>;
-};
+export type S3 = Awaited<ReturnType<typeof connectS3>>;
 
 export function isS3Address(word: string): boolean {
   return /^s3:\/\//i.test(word);
 }
 
 /** Connects to S3. A stop ends the reading. */
-export async function connectS3(stop: AbortSignal): Promise<S3> {
+export async function connectS3(stop: AbortSignal) {
   const library = await loadLibrary();
   // Both AWS and other servers accept the bucket in the path.
   const client = new library.S3Client({ forcePathStyle: true, followRegionRedirects: true });
   const options = { abortSignal: stop };
 
   return {
-    list: (address) => asImportError(address, async () => listObjects(library, client, address, options)),
-    read: ({ name, bucket: Bucket, key: Key, etag }) =>
+    /** The object with exactly this name, or else all objects whose names begin with it. Throws ImportError if there is none. */
+    list: (address: string) =>
+      asImportError(address, async () => listObjects(library, client, address, options)),
+    /** The content of an object. Throws ImportError if it is not the content that was listed. */
+    read: ({ name, bucket: Bucket, key: Key, etag }: S3Object) =>
       asImportError(name, async () => {
         const { Body, ETag } = await client.send(new library.GetObjectCommand({ Bucket, Key }), options);
         if (ETag !== etag)

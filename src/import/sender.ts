@@ -38,22 +38,7 @@ export type RateLimit = { readonly name: string; readonly rowsMax: number; reado
 /** The status in a receipt. */
 export type ReceiptStatus = 'stored' | 'waiting' | 'deleted' | 'unknown';
 
-export type Sender = {
-  /** Asks whether the service accepts records for the environment. Throws ImportError if it does not. */
-  probe(): Promise<void>;
-  /** Settles when every record is stored or refused. Rejects with ImportError when the service refuses the caller. */
-  send(lane: Lane, records: readonly string[]): Promise<Sent>;
-  /**
-   * Settles with what has happened to the records with these keys. Asks about waiting records again for as long as some of them are being
-   * stored. Rejects as `send` does.
-   */
-  receipts(keys: readonly string[]): Promise<ReadonlyMap<string, ReceiptStatus>>;
-  /** Why requests are waiting; undefined if none is. */
-  waiting(): 'limits' | 'service' | undefined;
-  /** The rate limit that requests have met; undefined if they have met none. */
-  limit(): RateLimit | undefined;
-  close(): void;
-};
+export type Sender = ReturnType<typeof createSender>;
 
 const firstPauseMs = 250;
 const pauseMsMax = 15_000;
@@ -92,7 +77,7 @@ export function createSender(
   connections: number,
   stop: AbortSignal,
   nowMs: () => number = () => performance.now(),
-): Sender {
+) {
   const isSecure = url.startsWith('https:');
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
   const waits = { limits: 0, service: 0 };
@@ -195,6 +180,7 @@ export function createSender(
     }
   }
 
+  /** Settles when every record is stored or refused. Rejects with ImportError when the service refuses the caller. */
   function send(lane: Lane, records: readonly string[]): Promise<Sent> {
     // In some exports one row holds many events.
     if (records.length > counts.bulkEventsMax) return sendHalves(lane, records);
@@ -235,7 +221,11 @@ export function createSender(
     };
   }
 
-  async function receipts(keys: readonly string[]): Promise<Map<string, ReceiptStatus>> {
+  /**
+   * Settles with what has happened to the records with these keys. Asks about waiting records again for as long as some of them are being
+   * stored. Rejects as `send` does.
+   */
+  async function receipts(keys: readonly string[]): Promise<ReadonlyMap<string, ReceiptStatus>> {
     const statusOf = new Map<string, ReceiptStatus>();
     let asked = [...new Set(keys)];
     for (let sinceMs = nowMs(); asked.length > 0; ) {
@@ -256,6 +246,7 @@ export function createSender(
     return statusOf;
   }
 
+  /** Asks whether the service accepts records for the environment. Throws ImportError if it does not. */
   async function probe(): Promise<void> {
     let answer: Answer;
     // `check` keeps the service from counting this as a refused record.
@@ -282,7 +273,9 @@ export function createSender(
     probe,
     send,
     receipts,
+    /** The rate limit that requests have met; undefined if they have met none. */
     limit: () => limit,
+    /** Why requests are waiting; undefined if none is. */
     waiting: () => (waits.limits > 0 ? 'limits' : waits.service > 0 ? 'service' : undefined),
     close: () => agent.destroy(),
   };

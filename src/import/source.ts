@@ -34,21 +34,18 @@ export function assertUnchanged({ name, path, version }: Source): void {
   if (stats === undefined || versionOf(stats) !== version) throw changed(name);
 }
 
-export type OpenSource = {
-  /** The bytes from `start` up to, but not including, `end`. Throws ImportError if the file was changed before they were read. */
-  readonly read: (start: number, end: number) => Promise<Buffer>;
-  readonly close: () => Promise<void>;
-};
+export type OpenSource = Awaited<ReturnType<typeof openSource>>;
 
 /** Opens a file for many reads. */
-export async function openSource(source: Source): Promise<OpenSource> {
+export async function openSource(source: Source) {
   const { name, path, version } = source;
   const file = await open(path).catch((error) => {
     assertUnchanged(source);
     throw error;
   });
   return {
-    async read(start, end) {
+    /** The bytes from `start` up to, but not including, `end`. Throws ImportError if the file was changed before they were read. */
+    async read(start: number, end: number): Promise<Buffer> {
       const bytes = Buffer.allocUnsafeSlow(end - start);
       for (let at = 0; at < bytes.length; ) {
         const { bytesRead } = await file.read(bytes, at, bytes.length - at, start + at);

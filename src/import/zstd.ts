@@ -124,14 +124,9 @@ async function readBlock(source: Source, bytesMax: number): Promise<Block> {
   return { isLast: (fields & 1) === 1, header, contentBytes: type === 1 ? 1 : size };
 }
 
-type Source = {
-  isAtEnd(): Promise<boolean>;
-  /** The next bytes. Throws Undecodable if there are fewer. */
-  take(count: number): Promise<Buffer>;
-  skip(count: number): Promise<void>;
-};
+type Source = ReturnType<typeof createSource>;
 
-function createSource(content: AsyncIterable<Uint8Array>): Source {
+function createSource(content: AsyncIterable<Uint8Array>) {
   const chunks = content[Symbol.asyncIterator]();
   let rest: Buffer = Buffer.alloc(0);
   /** Reads the next chunk into `rest`. Settles with false if there is none. */
@@ -149,11 +144,12 @@ function createSource(content: AsyncIterable<Uint8Array>): Source {
     if (!(await next())) throw corrupt(endsTooEarly);
   };
   return {
-    isAtEnd: async () => {
+    isAtEnd: async (): Promise<boolean> => {
       while (rest.length === 0) if (!(await next())) return true;
       return false;
     },
-    take: async (count) => {
+    /** The next bytes. Throws Undecodable if there are fewer. */
+    take: async (count: number): Promise<Buffer> => {
       if (rest.length >= count) return part(count);
       const parts: Buffer[] = [];
       for (let missing = count; missing > 0; ) {
@@ -164,7 +160,7 @@ function createSource(content: AsyncIterable<Uint8Array>): Source {
       }
       return Buffer.concat(parts);
     },
-    skip: async (count) => {
+    skip: async (count: number): Promise<void> => {
       for (let missing = count; missing > 0; ) {
         if (rest.length === 0) await more();
         missing -= part(missing).length;

@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createChild } from '../../deploy/local/child.js';
-import { checkLastPrimary, redisNodeSpecs } from '../../deploy/local/redis-nodes.js';
+import { checkLastPrimary, redisSpecs } from '../../deploy/local/redis-nodes.js';
 import { readConfig } from '../../src/config.js';
 import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
@@ -65,7 +65,7 @@ test('if the sentinels noted different primaries of Redis, the one that they cho
   }
   for (const dir of ['redis', 'redis-2', 'redis-3'])
     mkdirSync(join(dataDir, dir, 'appendonlydir'), { recursive: true });
-  const servers = redisNodeSpecs(config).slice(0, 3);
+  const servers = redisSpecs(config).slice(0, 3);
   for (const { prepare } of servers) await prepare?.(new AbortController().signal);
   const primaryOf = (dir: string) =>
     /^replicaof \S+ (\d+)$/m.exec(readFileSync(join(dataDir, dir, 'redis.conf'), 'utf8'))?.[1];
@@ -78,13 +78,13 @@ test('the last primary of Redis is started as such with another REDIS_PORT, and 
   const configOf = (redisPort: number, nodes: number) =>
     readConfig({ DATA_DIR: dataDir, REDIS_NODES: String(nodes), REDIS_PORT: String(redisPort) });
   const signal = new AbortController().signal;
-  for (const { prepare } of redisNodeSpecs(configOf(port, 3))) await prepare?.(signal);
+  for (const { prepare } of redisSpecs(configOf(port, 3))) await prepare?.(signal);
   const file = join(dataDir, 'redis-sentinel-2', 'sentinel.conf');
   const noted = readFileSync(file, 'utf8').replace(`127.0.0.1 ${port} 2`, `127.0.0.1 ${port + 1} 2`);
   writeFileSync(file, `${noted}sentinel config-epoch sluice 3\n`);
   for (const dir of ['redis', 'redis-2', 'redis-3']) mkdirSync(join(dataDir, dir, 'appendonlydir'));
 
-  const [, second] = redisNodeSpecs(configOf(port + 1, 3));
+  const [, second] = redisSpecs(configOf(port + 1, 3));
   await second?.prepare?.(signal);
   assert.doesNotMatch(readFileSync(join(dataDir, 'redis-2', 'redis.conf'), 'utf8'), /^replicaof/m);
   checkLastPrimary(configOf(port + 1, 2));
@@ -101,7 +101,7 @@ test('a sentinel keeps what it has recorded, unless its DATA_DIR was moved', asy
   const configOf = (dataDir: string) =>
     readConfig({ DATA_DIR: dataDir, REDIS_NODES: '3', REDIS_PORT: String(port) });
   const prepare = async (dataDir: string) => {
-    await redisNodeSpecs(configOf(dataDir))[3]?.prepare?.(new AbortController().signal);
+    await redisSpecs(configOf(dataDir))[3]?.prepare?.(new AbortController().signal);
     return readFileSync(join(dataDir, 'redis-sentinel-1', 'sentinel.conf'), 'utf8');
   };
   const dataDir = tempDir('nodes');

@@ -1,8 +1,7 @@
 // The smallest possible results of a bench session; each test adds the parts that it needs.
 
-import type { HalfLoadResult } from '../../bench/latency/half-load.js';
 import type { LatencyFigures } from '../../bench/load/histogram.js';
-import type { Results, WayRuns } from '../../bench/results.js';
+import type { FoundOf, Results, WayRuns } from '../../bench/results.js';
 import type { ThroughputRun } from '../../bench/throughput/throughput.js';
 
 export function resultsOf(parts: Partial<Results> = {}): Results {
@@ -75,7 +74,7 @@ export function halfLoadOf(
     queryableMs = 500,
     redisMib = () => 50,
   }: { queryableMs?: number; redisMib?: (share: number) => number } = {},
-): HalfLoadResult {
+): FoundOf<'halfLoad'> {
   const runOfSubject = (subject: string, p99s: readonly number[]) => ({
     subject,
     run: runOf(20, { latency: latencyOf([...p99s].sort((a, b) => a - b)[Math.floor(p99s.length / 2)] ?? 0) }),

@@ -125,12 +125,13 @@ for (const threads of [1, 2]) {
       keys.push((JSON.parse(body) as { idempotency_key: string }).idempotency_key);
       response.end('{}');
     });
-    const load = await prepareLoad(
-      { url, way: 'single-keys', appIds: ['1', '2'], connections: 4, seconds: 3_600, threads, isOwn: true },
-      () => load.stop(),
-    );
+    const options = { way: 'single-keys', appIds: ['1', '2'], connections: 4, seconds: 3_600, isOwn: true };
+    const load = await prepareLoad({ url, threads, ...options });
     assert.equal(keys.length, 0);
-    const { seconds, generatorCpu, generatorShare } = await load.send();
+    const sending = load.send();
+    await until(() => load.answers() > 0, 'requests are answered');
+    load.stop();
+    const { seconds, generatorCpu, generatorShare } = await sending;
     assert.equal(allAnswered(seconds), keys.length);
     // Each key is sent to both environments.
     assert.ok(new Set(keys).size >= keys.length / 2 - threads, `${new Set(keys).size} of ${keys.length}`);

@@ -8,17 +8,10 @@ import { setTimeout as pause } from 'node:timers/promises';
 const pollMs = 20;
 const answerMsMax = 5_000;
 
-export type Control = {
-  /** Settles with the engine's version once it answers; with a large DATA_DIR that takes longer. */
-  untilAnswered(): Promise<string>;
-  /** Settles with true when no statement runs, and with false after `ms`. */
-  idleWithin(ms: number): Promise<boolean>;
-  /** Kills the running statements; settles with true when they have ended, and with false after `ms`. */
-  killWithin(ms: number): Promise<boolean>;
-};
+export type Control = ReturnType<typeof createControl>;
 
 /** Makes the control for the user `launcher`, whose password only this process knows. */
-export function createControl(port: number, password: string): Control {
+export function createControl(port: number, password: string) {
   function ask(sql: string, msMax = answerMsMax): Promise<string> {
     return new Promise((settle, reject) => {
       const asked = request(
@@ -57,6 +50,7 @@ export function createControl(port: number, password: string): Control {
     }
   }
 
+  /** Settles with true when no statement runs, and with false after `ms`. */
   async function idleWithin(ms: number): Promise<boolean> {
     const endsAt = performance.now() + ms;
     for (let left = ms; left > 0; left = Math.floor(endsAt - performance.now())) {
@@ -67,7 +61,8 @@ export function createControl(port: number, password: string): Control {
   }
 
   return {
-    async untilAnswered() {
+    /** Settles with the engine's version once it answers; with a large DATA_DIR that takes longer. */
+    async untilAnswered(): Promise<string> {
       for (;;) {
         const version = await ask('SELECT version()').catch(() => '');
         if (version !== '') return version;
@@ -75,7 +70,8 @@ export function createControl(port: number, password: string): Control {
       }
     },
     idleWithin,
-    async killWithin(ms) {
+    /** Kills the running statements; settles with true when they have ended, and with false after `ms`. */
+    async killWithin(ms: number): Promise<boolean> {
       // The server waits for an insert that itself waits for its client.
       void ask(`KILL QUERY WHERE user != 'launcher' ASYNC`).catch(() => undefined);
       return idleWithin(ms);

@@ -40,8 +40,6 @@ export const startBytesMin = 4 * MiB;
 
 /** How long a start waits for a data directory that another process holds. */
 export const lockMsMax = 1_000;
-/** How long it waits if that process was killed and is about to end. */
-export const lockDyingMsMax = 60_000;
 /** How long running statements may continue after SIGTERM before they are killed. */
 export const stopMsMax = 8_000;
 /** How long the engine may then take to end them. */

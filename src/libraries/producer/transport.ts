@@ -24,13 +24,9 @@ export type Answer = {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 };
 
-export type Transport = {
-  send(call: Call): Promise<Answer>;
-  /** Ends all requests and connections. Later calls settle with a fault. */
-  close(): void;
-};
+export type Transport = ReturnType<typeof createTransport>;
 
-export type TransportOptions = {
+type TransportOptions = {
   readonly baseUrl: string;
   readonly requestMs: number;
   readonly connectionsMax: number;
@@ -45,7 +41,7 @@ export async function bodyOf(text: string, gzip: boolean): Promise<Body> {
   return { bytes: await compress(bytes, { level: 1 }), encoding: 'gzip' };
 }
 
-export function createTransport({ baseUrl, requestMs, connectionsMax }: TransportOptions): Transport {
+export function createTransport({ baseUrl, requestMs, connectionsMax }: TransportOptions) {
   const isSecure = baseUrl.startsWith('https:');
   const agentOptions = { keepAlive: true, maxSockets: connectionsMax };
   const agent = isSecure ? new HttpsAgent(agentOptions) : new HttpAgent(agentOptions);
@@ -100,12 +96,13 @@ export function createTransport({ baseUrl, requestMs, connectionsMax }: Transpor
   }
 
   return {
-    async send(call) {
+    async send(call: Call): Promise<Answer> {
       if (isClosed) return { status: 0, fault: 'closed', text: '', headers: {} };
       const answer = await attempt(call);
       return answer.wasStale && !isClosed ? attempt(call) : answer;
     },
-    close() {
+    /** Ends all requests and connections. Later calls settle with a fault. */
+    close(): void {
       isClosed = true;
       for (const abort of [...underWay]) abort();
       agent.destroy();
