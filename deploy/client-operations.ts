@@ -76,41 +76,12 @@ export function operationsSources(
   const ofParts = (name: 'types' | 'routes') => parts.map((each) => each[name]);
   const imported = `import type { ${parts.map(({ title }) => title).join(', ')} } from './operations.js';`;
   return {
-    'operations.ts': `${head}\n\n${withShared([...types, ...ofParts('types')].join('\n\n'))}\n`,
+    'operations.ts': `${[head, ...types, ...ofParts('types')].join('\n\n')}\n`,
     'operation-routes.ts': `${[head, imported, ...ofParts('routes')].join('\n\n')}\n`,
   };
 }
 
 const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service.`;
-
-/** The types, in which objects and lists of words that occur several times and are longer than a line are declared once. */
-function withShared(types: string): string {
-  const shared = longestRepeated(types);
-  if (shared === undefined) return types;
-  const name = nameOf(shared, types);
-  const declared = `type ${name} = ${shared};\n\n`;
-  return withShared(`${declared}${types.replace(declared, '').replaceAll(shared, name)}`);
-}
-
-function longestRepeated(types: string): string | undefined {
-  const open: number[] = [];
-  const found = [...types.matchAll(/"\w+"(?: \| "\w+")+/g)].map(([words]) => words);
-  for (const { 0: brace, index } of types.matchAll(/[{}]/g))
-    if (brace === '{') open.push(index);
-    else found.push(types.slice(open.pop(), index + 1));
-  const repeated = found.filter((type, at) => type.length > 80 && found.indexOf(type) < at);
-  return repeated.filter((type) => !type.startsWith('{ given')).sort((a, b) => b.length - a.length)[0];
-}
-
-/** The name that a type already has, or else a name made of the operation and the field where it first occurs. */
-function nameOf(type: string, types: string): string {
-  const declared = types.split(` = ${type};\n`)[0]?.match(/type (\w+)$/)?.[1];
-  if (declared !== undefined) return declared;
-  const before = types.slice(0, types.indexOf(type));
-  const operation = [...before.matchAll(/^(?:type| {2}(?=\w+: \{ given)) ?(\w+)/gm)].at(-1)?.[1] ?? '';
-  const field = /(\w+)\??: \(?(?:readonly )?\(?$/.exec(before)?.[1] ?? 'given';
-  return titled(operation) + titled(field);
-}
 
 function titled(name: string): string {
   return name.replace(/(?:^|_)(\w)/g, (_, first: string) => first.toUpperCase());

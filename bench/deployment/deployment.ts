@@ -9,7 +9,7 @@ import type { Child } from '../../test/harness/child.js';
 import { readMetric } from '../../test/harness/fault-checks.js';
 import { untilStored } from '../../test/harness/ingestion.js';
 import { startRedisCluster } from '../../test/harness/redis-cluster.js';
-import { type RedisReplicasHandle, startRedisReplicas } from '../../test/harness/redis-replicas.js';
+import { startRedisReplicas } from '../../test/harness/redis-replicas.js';
 import { type RedisHandle, startRedis, startSluice } from '../../test/harness/services.js';
 import { cpuMicroseconds, memoryBytes, systemMicroseconds } from './processes.js';
 import { countRecords, mergesEnded, readStored } from './stored.js';
@@ -41,22 +41,23 @@ const profiler = new URL('./profile-process.js', import.meta.url);
 
 /** Starts everything; settles when the API is ready. */
 export async function startDeployment({ env, servers, replicasAck, cpuProf }: DeploymentOptions = {}) {
-  const { redises, redisUrl, removeRedis, replicated } = await startRedises(servers, replicasAck);
+  const { redises, url, remove, replicated } = await startRedises(servers, replicasAck);
+  const [first] = redises as readonly [RedisHandle];
   const profile =
     cpuProf === undefined ? {} : { NODE_OPTIONS: `--import ${profiler.href}`, PROFILE_DIR: resolve(cpuProf) };
   const sluice = await startSluice({
-    redis: redises[0],
+    redis: first,
     ...(servers !== undefined && { clickhouseServers: servers }),
     env: {
       SEGMENT_AGE_MS_MAX: String(storing.segmentAgeMs),
-      ...((servers ?? replicasAck) !== undefined && { REDIS_URL: redisUrl }),
+      ...((servers ?? replicasAck) !== undefined && { REDIS_URL: url }),
       ...(replicasAck !== undefined && { REDIS_REPLICAS_ACK: String(replicasAck) }),
       ...env,
     },
     apiEnv: profile,
     workerEnv: profile,
   });
-  const redis = new Redis(redises[0].url, { lazyConnect: true });
+  const redis = new Redis(first.url, { lazyConnect: true });
   // A function, since a restarted process has another pid.
   const childrenOf = (name: ProcessName): readonly Child[] =>
     ({ api: sluice.api, redis: redises, worker: sluice.workers, clickhouse: sluice.clickhouses })[name];
@@ -99,32 +100,24 @@ export async function startDeployment({ env, servers, replicasAck, cpuProf }: De
     stop: async () => {
       redis.disconnect();
       await sluice.stop();
-      await removeRedis();
+      await remove();
     },
   };
 }
 
-type Redises = {
-  readonly redises: readonly [RedisHandle, ...RedisHandle[]];
-  readonly redisUrl: string;
-  readonly removeRedis: () => Promise<void>;
-  readonly replicated?: RedisReplicasHandle;
-};
-
-async function startRedises(masters = 1, replicasAck = 0): Promise<Redises> {
+async function startRedises(masters = 1, replicasAck = 0) {
   const options = { appendfsync: 'always', maxmemory: redisMemoryBytesMax } as const;
   if (replicasAck > 0) {
     const replicated = await startRedisReplicas({ replicas: 2, sentinels: 3 });
-    const redises = replicated.servers as [RedisHandle, ...RedisHandle[]];
-    return { redises, redisUrl: replicated.url, removeRedis: () => replicated.remove(), replicated };
+    const { servers: redises, url, remove } = replicated;
+    return { redises, url, remove, replicated };
   }
-  if (masters === 1) {
-    const redis = await startRedis(options);
-    return { redises: [redis] as const, redisUrl: redis.url, removeRedis: () => redis.remove() };
+  if (masters > 1) {
+    const { masters: redises, url, remove } = await startRedisCluster({ ...options, count: masters });
+    return { redises, url, remove };
   }
-  const cluster = await startRedisCluster({ ...options, count: masters });
-  const redises = cluster.masters as [RedisHandle, ...RedisHandle[]];
-  return { redises, redisUrl: cluster.url, removeRedis: () => cluster.remove() };
+  const redis = await startRedis(options);
+  return { redises: [redis], url: redis.url, remove: () => redis.remove() };
 }
 
 /** The limits as options of the command `environments set`. */

@@ -4,7 +4,6 @@
 import { type Options, parse as parseCsv } from 'csv-parse';
 import { imports } from '../contract/limits.js';
 import { declaredSeparator, mostFrequent, separatorsIn } from '../parsing/csv/separator.js';
-import { setField } from './fields.js';
 import { type Input, textIn } from './inputs.js';
 import { ImportError } from './options.js';
 import {
@@ -16,6 +15,7 @@ import {
   rowsPerChunk,
   unreadable,
 } from './row.js';
+import { setField } from './values.js';
 
 type CsvRecord = { readonly record: readonly string[]; readonly raw: string };
 type CsvFault = Error & {

@@ -11,7 +11,6 @@ import { eventKind } from '../ingest/event.js';
 import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
 import { isoOf } from '../ingest/timestamp.js';
-import { setField } from './fields.js';
 import type { ImportOptions, Mapping } from './options.js';
 import type { Made } from './preset.js';
 import { createPreset } from './presets.js';
@@ -25,6 +24,7 @@ import {
   isPresent,
   nameIn,
   RowFault,
+  setField,
   valueAt,
   withPoint,
 } from './values.js';

@@ -8,14 +8,13 @@ import {
   parquetSchema,
 } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
-import { setField } from './fields.js';
 import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
 import { type Convert, converterOf, parsers, timeTypeOf, withoutTypes } from './parquet-values.js';
 import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
 import { type OpenSource, openSource } from './source.js';
 import { zoneWanted } from './times.js';
-import { RowFault } from './values.js';
+import { RowFault, setField } from './values.js';
 import type { Zone } from './zones.js';
 
 /** How many rows are decoded at once. Row groups are seldom larger. */

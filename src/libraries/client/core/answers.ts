@@ -1,6 +1,7 @@
 // What an answer of the server means for its batch. Pure.
 
 import type { TransportAnswer } from './adapters.js';
+import { parseJson } from './json.js';
 import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
 
 export type Verdict =
@@ -20,7 +21,7 @@ export type Verdict =
   | { readonly kind: 'failed'; readonly isCut: boolean; readonly reason: string | undefined };
 
 export function readAnswer({ status, body }: TransportAnswer, messages: readonly Message[]): Verdict {
-  const document = parse(body);
+  const document = parseJson(body);
   if (status === 200 && Array.isArray(document.messages)) {
     const answer = document as CollectAnswer;
     return { kind: 'answered', answer, each: messages.map((message, at) => answerTo(message, at, answer)) };
@@ -42,13 +43,4 @@ function answerTo(message: Message, at: number, { messages }: CollectAnswer): Me
   const answer = messages[at];
   if (answer?.id === message.id) return answer;
   return messages.filter((other) => other?.id === message.id)[0];
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: whatever the other side sent; each field is checked where it is read
-function parse(body: string): any {
-  try {
-    return JSON.parse(body) ?? {};
-  } catch {
-    return {};
-  }
 }

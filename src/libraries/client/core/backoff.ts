@@ -1,9 +1,10 @@
 // When an app's messages may be sent again after a failure. Kept in storage, so that new pages and other tabs wait too.
 
 import type { Clock, KeyValueStorage, RandomBytes, TransportAnswer } from './adapters.js';
+import { parseJson } from './json.js';
 import { clientLimits } from './limits.js';
 import { randomFraction } from './random-ids.js';
-import { msOfDate } from './time.js';
+import { msOfDate, msUntil } from './time.js';
 
 export type Backoff = ReturnType<typeof createBackoff>;
 
@@ -24,10 +25,8 @@ export function createBackoff(storage: KeyValueStorage, key: string, clock: Cloc
   return {
     /** Milliseconds to wait; 0 if sending may be tried. `asked`: the server asked for the wait. */
     left() {
-      const state = read();
-      const ms = state.until - clock.now();
-      // If more than the whole wait remains, the clock was set back since.
-      return { ms: ms > 0 && ms <= state.ms ? ms : 0, asked: state.asked };
+      const { until, ms, asked } = read();
+      return { ms: msUntil(until, ms, clock), asked };
     },
     /** Records a failure: the wait is twice the last one, and at least what the server asked for. Returns the number of failures in a row. */
     fail(answer: TransportAnswer): number {
@@ -59,14 +58,10 @@ function readRetryAfter(header: string | undefined, nowMs: number): number {
   return ms > 0 ? Math.min(ms, clientLimits.retryAfterMsMax) : 0;
 }
 
+/** The state in a stored text; no wait if there is none, or a damaged one. */
 function parse(text: string | undefined): State {
-  try {
-    const { until, ms, failures, asked } = JSON.parse(text ?? '');
-    // None of our waits is longer, and no timer could be.
-    if (until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0)
-      return { until, ms, failures, asked: asked === true };
-  } catch {
-    // Nothing is stored, or it is damaged, so there is no wait.
-  }
-  return none;
+  const { until, ms, failures, asked } = parseJson(text);
+  // None of our waits is longer, and no timer could be.
+  const isState = until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0;
+  return isState ? { until, ms, failures, asked: asked === true } : none;
 }

@@ -8,6 +8,7 @@ import { type Batch, limitKeyOf } from './batch.js';
 import { clientLimits } from './limits.js';
 import type { CollectAnswer, Message, MessageAnswer } from './messages.js';
 import type { Queue } from './queue.js';
+import { msUntil } from './time.js';
 
 export type DeliveryOptions = {
   readonly queue: Queue;
@@ -131,9 +132,7 @@ export function createDelivery(options: DeliveryOptions) {
     /** For how many milliseconds the server wants no message of this kind and user. */
     limitedMs(message: Message): number {
       const limit = limited.get(limitKeyOf(message));
-      const left = (limit?.until ?? 0) - clock.now();
-      // If more than the whole wait remains, the clock was set back since.
-      return limit !== undefined && left <= limit.ms ? left : 0;
+      return limit === undefined ? 0 : msUntil(limit.until, limit.ms, clock);
     },
     /** How many messages and bytes the next batch may have. */
     batchMax: () => ({ messages: messagesMax, bytes: bytesMax, messageBytes: messageBytesMax }),

@@ -3,6 +3,7 @@
 
 import type { Clock, KeyValueStorage } from './adapters.js';
 import { clientLimits } from './limits.js';
+import { msUntil } from './time.js';
 
 export type Holds = ReturnType<typeof createHolds>;
 
@@ -19,9 +20,8 @@ export function createHolds(storage: KeyValueStorage, prefix: string, clock: Clo
       const held = new Map<string, number>();
       for (const name of storage.keys(prefix)) {
         const [until, ...keys] = (storage.get(name) ?? '').split(' ');
-        const left = Number(until) - clock.now();
-        // A note that expires later than any hold lasts was made before the clock was set back. Like a damaged note, it counts as expired.
-        if (left > 0 && left <= clientLimits.holdMsMax) {
+        const left = msUntil(Number(until), clientLimits.holdMsMax, clock);
+        if (left > 0) {
           for (const key of keys) held.set(key, Math.max(left, held.get(key) ?? 0));
         } else {
           storage.remove(name);

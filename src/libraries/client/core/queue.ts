@@ -7,6 +7,7 @@
 // Order and bytes are in base 36, the order of fixed length; the kind is the first letter of the message's type.
 
 import type { Clock, KeyValueStorage } from './adapters.js';
+import { parseJson } from './json.js';
 import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
 import { utf8Bytes } from './text.js';
@@ -166,10 +167,6 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
 }
 
 function parseMessage(text: string): Message | undefined {
-  try {
-    const message = JSON.parse(text);
-    return typeof message.id === 'string' && typeof message.user_id === 'string' ? message : undefined;
-  } catch {
-    return undefined;
-  }
+  const message = parseJson(text);
+  return typeof message.id === 'string' && typeof message.user_id === 'string' ? message : undefined;
 }

@@ -8,7 +8,7 @@ import type { Properties } from './messages.js';
 import type { Outbox } from './outbox.js';
 import { randomMessageId } from './random-ids.js';
 import { mergeProperties, type Warn } from './sanitize.js';
-import { createSession } from './session.js';
+import { createSession, type SharedState } from './session.js';
 import { timestampOf } from './time.js';
 import { createUserState } from './user.js';
 
@@ -24,21 +24,12 @@ export function createRecorder(
 ) {
   const { storage, clock, randomBytes } = adapters;
   const keys = keysOf(appId);
-  const user = createUserState({
-    storage,
-    key: keys.user,
-    clock,
-    randomBytes,
-    onReplaced: (lost, kept) => outbox.reassign('user_id', lost, kept),
-  });
-  const session = createSession({
-    storage,
-    key: keys.session,
-    clock,
-    randomBytes,
-    idleMs: sessionIdleMs,
-    onReplaced: (lost, kept) => outbox.reassign('session_id', lost, kept),
-  });
+  const shared = (key: string, field: 'user_id' | 'session_id'): SharedState => {
+    const onReplaced = (lost: string, kept: string): void => outbox.reassign(field, lost, kept);
+    return { storage, key, clock, randomBytes, onReplaced };
+  };
+  const user = createUserState(shared(keys.user, 'user_id'));
+  const session = createSession({ ...shared(keys.session, 'session_id'), idleMs: sessionIdleMs });
   const eventProperties = createEventProperties(
     adapters.propertyStore,
     appId,

@@ -6,15 +6,17 @@ import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
 import { isUserId, randomUserId } from './random-ids.js';
 import { couldNotSeeEachOther } from './time.js';
 
-export type SessionOptions = {
+/** What the tabs of an app share in storage under a key: the session, or the user. */
+export type SharedState = {
   readonly storage: KeyValueStorage;
   readonly key: string;
   readonly clock: Clock;
   readonly randomBytes: RandomBytes;
-  readonly idleMs: () => number;
-  /** Called when a session was replaced by one that another tab began at the same time. */
+  /** Called when this page's was replaced by one that another tab began at the same time. */
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
+
+type SessionOptions = SharedState & { readonly idleMs: () => number };
 
 /** `begunMs`: when the session began; only if there was none before, or the previous one had ended. */
 type State = { readonly id: string; readonly usedMs: number; readonly begunMs: number | undefined };

@@ -1,5 +1,6 @@
 // Times in the form that messages have and in the form of HTTP, and the time between two of them.
 
+import type { Clock } from './adapters.js';
 import { clientLimits } from './limits.js';
 
 /** Stored once, since a page may replace `Date`. */
@@ -17,6 +18,15 @@ export function msOfDate(text: string): number {
 
 /** The end of the year 9999. */
 const lastMs = 253402300799999;
+
+/**
+ * Milliseconds until a time; 0 if it has passed or is unknown. `wholeMs`: the length of the whole wait: if more remains, the clock was set
+ * back since, and the wait counts as over.
+ */
+export function msUntil(untilMs: number, wholeMs: number, clock: Clock): number {
+  const ms = untilMs - clock.now();
+  return ms > 0 && ms <= wholeMs ? ms : 0;
+}
 
 /** Whether tabs that began something at these two times may not have seen each other's. */
 export function couldNotSeeEachOther(oneMs: number | undefined, otherMs: number | undefined): boolean {

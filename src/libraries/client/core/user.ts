@@ -3,11 +3,12 @@
 // one written, and the tabs that made another one adopt it.
 
 import { lengths } from '../../../contract/lengths.js';
-import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
+import { parseJson } from './json.js';
 import { clientLimits } from './limits.js';
 import { isUserId, randomUserId } from './random-ids.js';
 import { faultOfText, hasOwn } from './sanitize.js';
-import { couldNotSeeEachOther } from './time.js';
+import type { SharedState } from './session.js';
+import { couldNotSeeEachOther, msUntil } from './time.js';
 
 export type User = {
   readonly id: string;
@@ -17,16 +18,7 @@ export type User = {
   readonly firstMs?: number | undefined;
 };
 
-export type UserStateOptions = {
-  readonly storage: KeyValueStorage;
-  readonly key: string;
-  readonly clock: Clock;
-  readonly randomBytes: RandomBytes;
-  /** Called when a user was replaced by one that another tab made at the same time. */
-  readonly onReplaced: (lostId: string, keptId: string) => void;
-};
-
-export function createUserState({ storage, key, clock, randomBytes, onReplaced }: UserStateOptions) {
+export function createUserState({ storage, key, clock, randomBytes, onReplaced }: SharedState) {
   let knownText: string | undefined;
   let known: User | undefined;
 
@@ -87,25 +79,19 @@ export function createUserState({ storage, key, clock, randomBytes, onReplaced }
     unsettledMs(): number {
       const { firstMs } = peek() ?? {};
       if (firstMs === undefined || storage.onChange === undefined) return 0;
-      const ms = firstMs + clientLimits.settleMs - clock.now();
-      // If it is longer than any such wait, the clock was set back since.
-      return ms > 0 && ms <= clientLimits.settleMs ? ms : 0;
+      return msUntil(firstMs + clientLimits.settleMs, clientLimits.settleMs, clock);
     },
   };
 }
 
 /** The user in a stored text; undefined if the text is damaged, in which case a new user begins. */
 function parseUser(text: string): User | undefined {
-  try {
-    const stored = JSON.parse(text) ?? {};
-    const { id, firstMs } = stored;
-    const identity = hasOwn(stored, 'identity') ? stored.identity : undefined;
-    if (!isUserId(id)) return undefined;
-    // The server would refuse every message of a user whose identity it does not accept.
-    if (identity !== undefined && faultOfText(identity, lengths.clientIdentityMax) !== undefined)
-      return undefined;
-    return { id, identity, firstMs: typeof firstMs === 'number' ? firstMs : undefined };
-  } catch {
+  const stored = parseJson(text);
+  const { id, firstMs } = stored;
+  const identity = hasOwn(stored, 'identity') ? stored.identity : undefined;
+  if (!isUserId(id)) return undefined;
+  // The server would refuse every message of a user whose identity it does not accept.
+  if (identity !== undefined && faultOfText(identity, lengths.clientIdentityMax) !== undefined)
     return undefined;
-  }
+  return { id, identity, firstMs: typeof firstMs === 'number' ? firstMs : undefined };
 }

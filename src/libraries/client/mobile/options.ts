@@ -1,8 +1,7 @@
 // The configuration of every mobile surface.
 
-import type { RandomBytes } from '../core/adapters.js';
 import type { RuntimeAdapters } from './adapters.js';
-import { type Runtime, runtimeOf, warnInConsole } from './runtime.js';
+import { platformRandomBytes, systemClock, warnInConsole } from './runtime.js';
 
 export type MobileOptions = RuntimeAdapters & {
   /** The address of the Sluice, in the data centre to send to: `https://events.example.com`. */
@@ -16,22 +15,15 @@ export type MobileOptions = RuntimeAdapters & {
 };
 
 /** The options of a surface, checked and completed. */
-export type ReadOptions = Runtime & {
-  readonly randomBytes: RandomBytes;
-  readonly baseUrl: string;
-  readonly optedOut: boolean;
-  readonly allowIdentities: readonly string[];
-  readonly screenViews: boolean;
-};
+export type ReadOptions = Exclude<ReturnType<typeof readOptions>, { readonly fault: string }>;
 
-/** Why the options cannot be used, and how to report it. */
-export type FaultyOptions = Pick<Runtime, 'warn'> & { readonly fault: string };
-
-/** Reads options of any type. */
-export function readOptions(given: MobileOptions): ReadOptions | FaultyOptions {
+/** Reads options of any type. Returns why they cannot be used, and how to report it, if they cannot. */
+export function readOptions(given: MobileOptions) {
   try {
-    const { baseUrl, optedOut, allowIdentities, screenViews } = Object(given) as Partial<MobileOptions>;
-    const { warn, clock, randomBytes } = runtimeOf(Object(given));
+    const options = Object(given) as Partial<MobileOptions>;
+    const { baseUrl, optedOut, allowIdentities, screenViews } = options;
+    const warn = options.warn ?? warnInConsole;
+    const randomBytes = options.randomBytes ?? platformRandomBytes();
     if (typeof baseUrl !== 'string') return { warn, fault: 'baseUrl is missing' };
     if (!/^https?:\/\/[^\s?#]+$/i.test(baseUrl))
       return { warn, fault: 'baseUrl must be an http or https address' };
@@ -40,7 +32,7 @@ export function readOptions(given: MobileOptions): ReadOptions | FaultyOptions {
     }
     return {
       warn,
-      clock,
+      clock: options.clock ?? systemClock,
       randomBytes,
       baseUrl: baseUrl.replace(/\/+$/, ''),
       optedOut: optedOut === true,

@@ -4,6 +4,7 @@
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
 import type { Client } from '../core/client.js';
+import { parseJson } from '../core/json.js';
 import type { CollectAnswer } from '../core/messages.js';
 import type { PairingAdapters } from './adapters.js';
 import { attempt } from './attempt.js';
@@ -126,22 +127,14 @@ type Opened = { readonly secret: string; readonly code: string; readonly codeMs:
 
 function readOpened({ status, body }: TransportAnswer): Opened | undefined {
   if (status !== 201 && status !== 200) return undefined;
-  try {
-    const { pairing, code, expires_in: seconds } = JSON.parse(body);
-    if (typeof pairing !== 'string' || pairing === '' || typeof code !== 'string') return undefined;
-    return { secret: pairing, code, codeMs: seconds > 0 ? Math.min(seconds * 1000, codeMsMax) : codeMs };
-  } catch {
-    return undefined;
-  }
+  const { pairing, code, expires_in: seconds } = parseJson(body);
+  if (typeof pairing !== 'string' || pairing === '' || typeof code !== 'string') return undefined;
+  return { secret: pairing, code, codeMs: seconds > 0 ? Math.min(seconds * 1000, codeMsMax) : codeMs };
 }
 
 function reasonOf({ status, body }: TransportAnswer): string {
   if (status === 0) return 'no answer came';
-  try {
-    const { message } = JSON.parse(body).err;
-    if (typeof message === 'string') return `${message} (${status})`;
-  } catch {
-    // This answer does not come from Sluice, and its status says enough.
-  }
-  return `the server answered ${status}`;
+  const message: unknown = parseJson(body).err?.message;
+  // Otherwise the answer does not come from Sluice, and its status says enough.
+  return typeof message === 'string' ? `${message} (${status})` : `the server answered ${status}`;
 }

@@ -1,7 +1,7 @@
-// The runtime of a surface: clock, random numbers and console, by default the platform's.
+// The platform's runtime: clock, random numbers and console.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';
-import type { Fetch, RuntimeAdapters } from './adapters.js';
+import type { Fetch } from './adapters.js';
 
 /** The part of the global scope that is used. */
 export type Platform = {
@@ -15,23 +15,7 @@ export type Platform = {
 
 export const platform = globalThis as unknown as Platform;
 
-export type Runtime = {
-  readonly clock: Clock;
-  /** Undefined without a cryptographic source: a weaker one could give two devices the same user. */
-  readonly randomBytes: RandomBytes | undefined;
-  readonly warn: (line: string) => void;
-};
-
-/** The given adapters, completed. */
-export function runtimeOf({ clock, randomBytes, warn }: RuntimeAdapters): Runtime {
-  return {
-    clock: clock ?? systemClock,
-    randomBytes: randomBytes ?? platformRandomBytes(),
-    warn: warn ?? warnInConsole,
-  };
-}
-
-const systemClock: Clock = {
+export const systemClock: Clock = {
   now: () => Date.now(),
   setTimer(ms, callback) {
     const timer = platform.setTimeout(callback, ms);
@@ -39,7 +23,8 @@ const systemClock: Clock = {
   },
 };
 
-function platformRandomBytes(): RandomBytes | undefined {
+/** Undefined without a cryptographic source: a weaker one could give two devices the same user. */
+export function platformRandomBytes(): RandomBytes | undefined {
   const { crypto } = platform;
   if (crypto?.getRandomValues === undefined) return undefined;
   return (count) => crypto.getRandomValues?.(new Uint8Array(count)) as Uint8Array;

@@ -14,22 +14,13 @@ import type { LoadOptions, Sluice, WebOperations } from './surface.js';
 import { createSendingTurn } from './tabs.js';
 import { createTransport } from './transport.js';
 
-export type Own = {
-  readonly sluice: Sluice;
-  /** Makes a call as if at an earlier time, at which it was really made. */
-  at(ms: unknown, call: () => void): void;
-  /** Counts earlier calls that were dropped. */
-  addLost(count: number): void;
-  /** The app_id of the last `load`. */
-  appId(): string | undefined;
-  warn(line: string): void;
-};
+export type Own = ReturnType<typeof createOwn>;
 
 /** Before these calls, a page view stops waiting for its title: what follows may be another user's, or must be sent now. */
 const settling: readonly Method[] = ['load', 'identify', 'resetIdentity', 'optOut', 'flush'];
 
 /** The operations of one copy of the library, for a window. */
-export function createOwn(window: Window): Own {
+export function createOwn(window: Window) {
   const { guarded, warn } = createGuard(warnIn(window));
   let browser: Browser | undefined;
   let client: Client | undefined;
@@ -113,14 +104,17 @@ export function createOwn(window: Window): Own {
 
   return {
     sluice: surfaceOf(guarded, operations, () => client),
-    at: (ms, call) =>
+    /** Makes a call as if at an earlier time, at which it was really made. */
+    at: (ms: unknown, call: () => void): void =>
       void guarded(() => {
         use();
         at(ms, call);
       }),
-    addLost(count) {
+    /** Counts earlier calls that were dropped. */
+    addLost(count: number): void {
       if (count > 0) use()?.addDropped(count, 'too many calls waited');
     },
+    /** The app_id of the last `load`. */
     appId: () => loadedAppId,
     warn,
   };

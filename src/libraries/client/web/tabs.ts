@@ -4,6 +4,7 @@
 import type { Clock, KeyValueStorage, RandomBytes, SendingTurn } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
 import { randomMessageId } from '../core/random-ids.js';
+import { msUntil } from '../core/time.js';
 import type { Browser } from './browser.js';
 
 /** How long it may take until another tab's write is visible here. */
@@ -41,8 +42,7 @@ function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
   /** For how many milliseconds another tab still holds the lease. */
   function othersMs(name: string): number {
     const [holder, until] = (storage.get(name) ?? '').split(' ');
-    const ms = Number(until) - clock.now();
-    return holder !== tab && ms > 0 && ms <= clientLimits.leaseMs ? ms : 0;
+    return holder === tab ? 0 : msUntil(Number(until), clientLimits.leaseMs, clock);
   }
 
   return async (name: string, work: () => Promise<void>): Promise<void> => {
