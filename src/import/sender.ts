@@ -7,7 +7,6 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import { counts, imports } from '../contract/limits.js';
 import { aboutSending, isAcknowledgement } from '../contract/outcomes.js';
-import { parseObject } from '../libraries/producer/records.js';
 import { ImportError, type ImportOptions } from './options.js';
 
 /** The endpoint that a record is sent to. */
@@ -120,7 +119,7 @@ export function createSender(
         reply.on('data', (part: Buffer) => parts.push(part));
         reply.on('error', reject);
         reply.on('end', () => {
-          const body: Answer['body'] | undefined = parseObject(Buffer.concat(parts).toString('utf8'));
+          const body = objectIn(Buffer.concat(parts).toString('utf8'));
           const { statusCode: status = 0, headers: answered } = reply;
           if (status === 200 && !isOwn[lane](body))
             return reject(new Error(`${url} answers 200, but not as this service does`));
@@ -280,6 +279,15 @@ export function createSender(
     waiting: () => (waits.limits > 0 ? 'limits' : waits.service > 0 ? 'service' : undefined),
     close: () => agent.destroy(),
   };
+}
+
+function objectIn(text: string): Answer['body'] | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The limit in a header such as `"bulk_app";q=15000;w=60`. */

@@ -1,4 +1,4 @@
-// Lengths of text, in Unicode code points. Browsers load it too. Pure.
+// Lengths of text, in Unicode code points. Pure.
 
 /** Whether a string has more than `max` code points. Nearly free for short strings. */
 export function isLongerThan(text: string, max: number): boolean {
@@ -9,13 +9,9 @@ export function isLongerThan(text: string, max: number): boolean {
 export function cutToCodePoints(text: string, max: number): string {
   if (text.length <= max) return text;
   let units = 0;
-  for (let count = 0; count < max && units < text.length; count++) units += isPair(text, units) ? 2 : 1;
+  for (let count = 0; count < max && units < text.length; count++) {
+    const unit = text.charCodeAt(units);
+    units += unit >= 0xd800 && unit <= 0xdbff ? 2 : 1;
+  }
   return text.slice(0, units);
-}
-
-/** Whether a surrogate pair begins here. */
-export function isPair(text: string, at: number): boolean {
-  const unit = text.charCodeAt(at);
-  const next = text.charCodeAt(at + 1);
-  return unit >= 0xd800 && unit <= 0xdbff && next >= 0xdc00 && next <= 0xdfff;
 }

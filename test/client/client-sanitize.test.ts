@@ -14,8 +14,12 @@ import {
   mergeProperties,
   userRules,
 } from '../../src/libraries/client/core/sanitize.js';
-import { hasLoneSurrogate, utf8Bytes } from '../../src/libraries/client/core/text.js';
-import { cutToCodePoints, isLongerThan } from '../../src/parsing/code-points.js';
+import {
+  cutToCodePoints,
+  hasLoneSurrogate,
+  isLongerThan,
+  utf8Bytes,
+} from '../../src/libraries/client/core/text.js';
 import fc from '../support/fast-check.js';
 
 const runs = { numRuns: 1000 };

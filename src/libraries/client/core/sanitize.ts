@@ -10,10 +10,9 @@ import {
   reservedEventPropertyKeys,
   reservedUserPropertyKeys,
 } from '../../../contract/lengths.js';
-import { cutToCodePoints, isLongerThan } from '../../../parsing/code-points.js';
 import { clientLimits } from './limits.js';
 import type { Properties, PropertyValue } from './messages.js';
-import { hasLoneSurrogate, utf8Bytes } from './text.js';
+import { cutToCodePoints, hasLoneSurrogate, isLongerThan, utf8Bytes } from './text.js';
 
 export type Warn = (line: string) => void;
 

@@ -1,6 +1,19 @@
-// Sizes of text in bytes of UTF-8, as requests have them. Pure.
+// Sizes of text in the contract's unit (code points) and in that of requests (bytes of UTF-8). Pure.
 
-import { isPair } from '../../../parsing/code-points.js';
+/** Whether a text has more than `max` Unicode code points. */
+export function isLongerThan(text: string, max: number): boolean {
+  return text.length > max && cutToCodePoints(text, max).length < text.length;
+}
+
+/** The first `max` code points of a text. */
+export function cutToCodePoints(text: string, max: number): string {
+  if (text.length <= max) return text;
+  let units = 0;
+  for (let count = 0; count < max && units < text.length; count++) {
+    units += isPair(text, units) ? 2 : 1;
+  }
+  return text.slice(0, units);
+}
 
 /** Bytes of a text in UTF-8. */
 export function utf8Bytes(text: string): number {
@@ -20,4 +33,10 @@ export function utf8Bytes(text: string): number {
 /** Whether a text contains half of a surrogate pair. Such a text is not Unicode, and the server refuses it. */
 export function hasLoneSurrogate(text: string): boolean {
   return /[\ud800-\udfff]/u.test(text);
+}
+
+function isPair(text: string, at: number): boolean {
+  const unit = text.charCodeAt(at);
+  const next = text.charCodeAt(at + 1);
+  return unit >= 0xd800 && unit <= 0xdbff && next >= 0xdc00 && next <= 0xdfff;
 }
