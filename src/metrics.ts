@@ -238,7 +238,7 @@ export const claimWindowSeconds = ofDeployment(
 
 export const deletionsPending = ofDeployment(
   'sluice_deletions_pending',
-  'Deletion requests that are not complete, by what they wait for or why the last attempt failed.',
+  'Deletion requests that are not complete, by what they wait for or why the last attempt failed; beyond the oldest 1,000 as submitted.',
   'state',
 );
 

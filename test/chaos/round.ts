@@ -1,7 +1,7 @@
 // One round: clients send, faults happen, everything heals. When no work is left, the answers that clients got are compared with what is
 // stored.
 
-import { observePending } from '../../src/privacy/deletion/request.js';
+import { observeOldest } from '../../src/privacy/deletion/request.js';
 import { registryKeys, segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import { createTestAccount, type TestAccount, untilKnown } from '../harness/accounts.js';
@@ -510,7 +510,7 @@ async function describeLists(redis: AnyDeployment['redis'], queue: string): Prom
 
 /** Describes the pending requests, their job, and the last output of the workers. */
 async function describeDeletions({ redis, sluice }: AnyDeployment): Promise<string> {
-  const pending = await observePending(redis);
+  const pending = await observeOldest(redis, registryKeys.pendingDeletions, 1_000);
   const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
   const lists = await describeLists(redis, `{registry}:${deletionQueueName}`);
   const outputs = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);

@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { noCrash } from '../../src/crash-point.js';
+import { deletionsPending } from '../../src/metrics.js';
+import { observeDeletions } from '../../src/privacy/deletion/observe.js';
 import {
   ConcurrentUpdate,
   completeDeletion,
@@ -114,6 +116,17 @@ test('no command of Redis reads all pending requests', async () => {
     slow = slow.filter((name) => again.has(name));
   }
   assert.deepEqual(slow, []);
+});
+
+test('the metrics count all requests, and read a bounded number', async () => {
+  await submit('observed');
+  await redis.config('RESETSTAT');
+  await observeDeletions(redis);
+  const calls = [...(await redis.info('commandstats')).matchAll(/cmdstat_\w+:calls=(\d+)/g)];
+  assert.ok(calls.reduce((sum, [, count]) => sum + Number(count), 0) <= 10);
+  const { values } = await deletionsPending.get();
+  const sum = values.reduce((total, { value }) => total + value, 0);
+  assert.equal(sum, await redis.zcard(registryKeys.pendingDeletions));
 });
 
 test('a round writes its progress by a few scripts, of which each writes all of its requests or none', async () => {

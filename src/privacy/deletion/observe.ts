@@ -10,21 +10,30 @@ import {
   maskedBytes,
 } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
-import { observeHidden, observePending, readLostMembers } from './request.js';
+import { registryKeys } from '../../redis/keys.js';
+import { observeOldest } from './request.js';
 import { userTables } from './user-tables.js';
 
+/** States are read of this many of the oldest pending requests; a request for the metrics costs the same however many there are. */
+const statesReadMax = 1_000;
+
 export async function observeDeletions(redis: Redis): Promise<void> {
-  const [pending, hidden, lost] = await Promise.all([
-    observePending(redis),
-    observeHidden(redis),
-    readLostMembers(redis),
+  const { pendingDeletions, hiddenDeletions, lostDeletions } = registryKeys;
+  const [pending, hidden, [count = 0, hiddenCount = 0, lost = 0]] = await Promise.all([
+    observeOldest(redis, pendingDeletions, statesReadMax),
+    observeOldest(redis, hiddenDeletions, 1),
+    Promise.all([pendingDeletions, hiddenDeletions, lostDeletions].map((list) => redis.zcard(list))),
   ]);
   deletionsPending.reset();
   for (const { state } of pending) deletionsPending.inc({ state });
-  if (hidden.count > 0) deletionsPending.set({ state: 'hidden' }, hidden.count);
-  if (lost.length > 0) deletionsPending.set({ state: 'targets_lost' }, lost.length);
+  for (const [state, more] of [
+    ['submitted', count - pending.length],
+    ['hidden', hiddenCount],
+    ['targets_lost', lost],
+  ] as const)
+    if (more > 0) deletionsPending.inc({ state }, more);
   deletionsOldestSeconds.set(secondsSince(pending[0]?.submitted_at));
-  deletionsHiddenSeconds.set(secondsSince(hidden.oldestAt));
+  deletionsHiddenSeconds.set(secondsSince(hidden[0]?.submitted_at));
 }
 
 function secondsSince(at: string | undefined): number {

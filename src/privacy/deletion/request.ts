@@ -105,11 +105,11 @@ export type PendingMember = { readonly accountId: string; readonly requestId: st
 /**
  * The requests that are pending both at the call and when they are read, from the oldest. Checks the epoch as it reads: an emptied Redis
  * has no pending requests, and a caller that believed this would drop the targets of all of them. Throws StateNotLoaded when the epoch is
- * not `epoch`, which only observers leave out. Hidden requests are in another list.
+ * not `epoch`. Hidden requests are in another list.
  */
 export async function readPendingMembers(
   redis: Redis,
-  epoch?: string,
+  epoch: string,
   list: string = registryKeys.pendingDeletions,
 ): Promise<PendingMember[]> {
   const members = new Set<string>();
@@ -121,7 +121,7 @@ export async function readPendingMembers(
       .zrevrangebyscore(list, below, '-inf', 'WITHSCORES', 'LIMIT', 0, membersPerRead)
       .exec();
     const [found, page] = transactionValues(replies) as [string, string[]];
-    if (epoch !== undefined && found !== epoch) throw new StateNotLoaded();
+    if (found !== epoch) throw new StateNotLoaded();
     for (let at = 0; at < page.length; at += 2) members.add(page[at] ?? '');
     if (page.length < 2 * membersPerRead) return [...members].reverse().map(memberOfText);
     below = `(${page.at(-1)}`;
@@ -158,23 +158,13 @@ export async function readPendingIds(redis: Redis, epoch: string, accountId: str
   return (members as string[]).map((member) => memberOfText(member).requestId);
 }
 
-/** The pending requests, from the oldest. For observers only: an emptied Redis is not noticed, so nothing may be decided from this. */
-export async function observePending(redis: Redis): Promise<DeletionRequest[]> {
-  const members = await readPendingMembers(redis);
+/** The oldest requests of a list. For observers only: an emptied Redis is not noticed, so nothing may be decided from this. */
+export async function observeOldest(redis: Redis, list: string, count: number): Promise<DeletionRequest[]> {
+  const members = await redis.zrange(list, '0', String(count - 1));
   return readDeletions(
     redis,
-    members.map(({ requestId }) => requestId),
+    members.map((member) => memberOfText(member).requestId),
   );
-}
-
-/** How many requests are hidden, and when the oldest was submitted, for observers. */
-export async function observeHidden(redis: Redis): Promise<{ count: number; oldestAt: string | undefined }> {
-  const [count, [oldest]] = await Promise.all([
-    redis.zcard(registryKeys.hiddenDeletions),
-    redis.zrange(registryKeys.hiddenDeletions, '0', '0'),
-  ]);
-  const [request] = oldest === undefined ? [] : await readDeletions(redis, [memberOfText(oldest).requestId]);
-  return { count, oldestAt: request?.submitted_at };
 }
 
 /** The requests that can never be carried out, until an administrator ends them. */
