@@ -3,7 +3,7 @@
 
 import { connectClickHouse, serversIn } from '../clickhouse/client.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
-import { connectionFaultInWords } from './connection-fault.js';
+import { checkClickHouse, faultInWords } from './own-stores.js';
 
 const config = readConfigOrExit(readConfigBesideStart);
 // `--server N` names a server of CLICKHOUSE_URL; the first one, 0, is the default.
@@ -20,10 +20,11 @@ const clickhouse = connectClickHouse({ ...serversIn(config), url });
 try {
   const [query] = words[0] === '--server' ? words.slice(2) : words;
   if (query === undefined) throw new Error('a statement is needed, such as: SELECT count() FROM events');
+  await checkClickHouse(clickhouse, config);
   const { stream } = await clickhouse.exec({ query });
   for await (const piece of stream) process.stdout.write(piece as Buffer);
 } catch (error) {
-  const words = connectionFaultInWords(error, config);
+  const words = faultInWords(error, config);
   process.stderr.write(`${words ?? (error instanceof Error ? error.message : String(error))}\n`);
   process.exitCode = 1;
 } finally {

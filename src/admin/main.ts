@@ -6,12 +6,11 @@ import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
 import { administration as bounds } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
-import { connect, untilReady } from '../redis/client.js';
 import { checkServers, refreshShardTable } from '../registry/shard-servers.js';
 import { createAdministration } from './administration.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
 import { commandLineActor } from './command-line-actor.js';
-import { checkDataDir, connectionFaultInWords, redisFaultInWords } from './connection-fault.js';
+import { faultInWords, withRedis } from './own-stores.js';
 
 const words = process.argv.slice(2);
 
@@ -32,24 +31,20 @@ function fail(error: unknown): void {
 async function runWithService(): Promise<void> {
   const config = readConfigOrExit(readConfigBesideStart);
   const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
-  const redis = connect(config, log);
   const clickhouse = connectServers(serversIn(config));
   try {
-    await untilReady(redis, 5_000).catch(() => {
-      throw new AdministrationError(redisFaultInWords(config, '5 s'));
+    await withRedis(config, log, async (redis) => {
+      await refreshShardTable(redis, serversOf(clickhouse));
+      await checkServers(serversOf(clickhouse));
+      const context = { redis, clickhouse, config, log, copyMsMax: bounds.commandLineCopyMsMax };
+      const say = (line: string) => process.stderr.write(`${line}\n`);
+      const administration = createAdministration({ ...context, say }, commandLineActor(config.sudoUser));
+      print(await runCommandLine(administration, words));
     });
-    await checkDataDir(redis, config);
-    await refreshShardTable(redis, serversOf(clickhouse));
-    await checkServers(serversOf(clickhouse));
-    const context = { redis, clickhouse, config, log, copyMsMax: bounds.commandLineCopyMsMax };
-    const say = (line: string) => process.stderr.write(`${line}\n`);
-    const administration = createAdministration({ ...context, say }, commandLineActor(config.sudoUser));
-    print(await runCommandLine(administration, words));
   } catch (error) {
-    const line = connectionFaultInWords(error, config);
+    const line = faultInWords(error, config);
     throw line === undefined ? error : new AdministrationError(line);
   } finally {
-    redis.disconnect();
     await clickhouse.close();
   }
 }

@@ -3,22 +3,19 @@
 
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { createLog } from '../log.js';
-import { connect, untilReady } from '../redis/client.js';
-import { checkDataDir } from './connection-fault.js';
+import { faultInWords, withRedis } from './own-stores.js';
 
 const config = readConfigOrExit(readConfigBesideStart);
-const redis = connect(config, createLog('redis', 'silent'));
 try {
   const [command, ...args] = process.argv.slice(2);
   if (command === undefined) throw new Error('a command is needed, such as: info memory');
-  await untilReady(redis, 5_000);
-  await checkDataDir(redis, config);
-  process.stdout.write(`${textOf(await redis.call(command, ...args))}\n`);
+  await withRedis(config, createLog('redis', 'silent'), async (redis) => {
+    process.stdout.write(`${textOf(await redis.call(command, ...args))}\n`);
+  });
 } catch (error) {
-  process.stderr.write(`${error instanceof Error ? error.message : 'Redis does not answer'}\n`);
+  const words = faultInWords(error, config) ?? (error instanceof Error ? error.message : String(error));
+  process.stderr.write(`${words}\n`);
   process.exitCode = 1;
-} finally {
-  redis.disconnect();
 }
 
 function textOf(reply: unknown): string {

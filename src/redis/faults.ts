@@ -32,3 +32,13 @@ export function classifyRedisFault(error: unknown): RedisFault {
 export function isTemporary(error: unknown): boolean {
   return error instanceof Error && /^(?:BUSY|LOADING|MASTERDOWN)\b/.test(error.message);
 }
+
+/** What the library says without a connection or an answer. */
+const lost =
+  /^(?:Connection is closed|Command timed out|Socket timeout|Stream isn't writeable|Reached the max retries|Cluster isn't ready|None of startup nodes|Failed to refresh slots cache)/;
+
+/** Whether a command was rejected because Redis went away or was silent for too long. */
+export function isConnectionLost(error: unknown): boolean {
+  const text = error instanceof Error ? error.message : '';
+  return lost.test(text.slice(unfollowed.exec(text)?.[0].length ?? 0));
+}

@@ -13,6 +13,8 @@ import { runAdmin } from '../harness/administration.js';
 import { administer, getToken, submit, submitAccepted } from '../harness/deletion.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
+import { runProgram } from '../harness/sluice.js';
+import { startTcpProxy } from '../harness/tcp-proxy.js';
 import { until } from '../harness/wait.js';
 import { ownSluice } from '../support/sluice.js';
 
@@ -308,4 +310,29 @@ test('no change survives a lost Redis without its line, and the restore has its 
     restored.map(({ action, outcome }) => [action, outcome]),
     [['restore', 'done']],
   );
+});
+
+test('a command whose Redis goes away meanwhile says so in one sentence', async () => {
+  const url = new URL(sluice.redisUrl);
+  const proxy = await startTcpProxy({ port: Number(url.port) });
+  url.port = String(proxy.port);
+  const env = { ...sluice.env, REDIS_URL: url.href };
+  try {
+    for (const [program, begun, ...words] of [
+      ['admin/main', registryKeys.audit, 'accounts', 'create', 'Away', '--environment', 'Main'],
+      ['admin/redis', 'set', 'set', 'away', '1'],
+    ] as const) {
+      const hasBegun = proxy.lookFor(begun);
+      await redis.client('PAUSE', 60_000, 'WRITE');
+      const ended = runProgram(`src/${program}.js`, words, env).catch((error: Error) => error.message);
+      await until(hasBegun, 'the command waits for Redis');
+      proxy.reset();
+      await redis.client('UNPAUSE');
+      const [, line] = (await ended).split(' ended with 1:\n');
+      assert.equal(line, 'REDIS_URL: Redis no longer answers; what the command began may be done\n');
+    }
+  } finally {
+    await redis.client('UNPAUSE');
+    await proxy.close();
+  }
 });

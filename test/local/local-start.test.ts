@@ -288,12 +288,18 @@ describe('repeated starts on the same data', () => {
     const copy = tempDir('copy');
     for (const name of ['lock', 'redis-password', 'clickhouse-password'])
       copyFileSync(join(env.DATA_DIR, name), join(copy, name));
-    for (const { status, output } of [
-      admin({ DATA_DIR: copy }, 'accounts', 'list'),
-      program(redisScript, { DATA_DIR: copy }, 'ping'),
-    ]) {
+    for (const [script, variable, ...words] of [
+      [adminScript, 'REDIS_PORT: the Redis', 'accounts', 'list'],
+      [redisScript, 'REDIS_PORT: the Redis', 'ping'],
+      [clickHouseScript, 'CLICKHOUSE_PORT: the ClickHouse', 'SELECT 1'],
+      [migrateScript, 'CLICKHOUSE_PORT: the ClickHouse'],
+    ] as const) {
+      const { status, output } = program(script, { DATA_DIR: copy }, ...words);
       assert.equal(status, 1, output);
-      assert.match(output, /^REDIS_PORT: the Redis there belongs to DATA_DIR \S+, not to \S+: [^\n]+\n$/);
+      assert.match(
+        output,
+        new RegExp(`^[a-z: ]*${variable} there belongs to DATA_DIR \\S+, not to \\S+: [^\n]+\n$`),
+      );
     }
   });
 
