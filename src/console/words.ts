@@ -29,6 +29,12 @@ const names = new Map<string, string>([
   ...Object.entries(countedByLimit).map(([name, counted]) => [name, `“${counted}”`] as const),
 ]);
 
+/** Who did something: people have e-mail addresses, a program the id of its key or the fingerprint of ADMIN_TOKEN. */
+export function callerText(name: string): string {
+  if (name.startsWith('pk_')) return `a program with the key ${name}`;
+  return /^[0-9a-f]{8}$/.test(name) ? `a program with ADMIN_TOKEN (${name})` : name;
+}
+
 /** A message as a sentence for people. */
 export function sentenceOf(message: string): string {
   const named = message.replaceAll(/\b[a-z]+(?:_[a-z]+)+\b/g, (name) => names.get(name) ?? name);

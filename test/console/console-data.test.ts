@@ -792,10 +792,13 @@ describe('the console', { skip }, () => {
       await page.emulateMedia({ colorScheme });
       const check = async (what: string) => {
         await checkReadable(page, `${what} at ${width}`);
-        if (width > 600) return;
         const tables = "Array.from(document.querySelectorAll('.scroll'))";
         const wide = `${tables}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel)`;
-        assert.deepEqual(await page.evaluate(wide), [], `tables on ${what} scroll`);
+        for (const each of width > 900 ? [900, 700, width] : [width]) {
+          await page.setViewportSize({ width: each, height: 800 });
+          if (each <= 900)
+            assert.deepEqual(await page.evaluate(wide), [], `tables on ${what} scroll at ${each}`);
+        }
       };
       const links = page.getByRole('navigation').getByRole('link');
       assert.ok((await links.count()) >= 10);

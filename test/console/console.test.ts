@@ -412,7 +412,7 @@ describe('the console', { skip }, () => {
     assert.ok(room >= needed, `${room} of ${needed}`);
   });
 
-  test('an answer that breaks off is no answer: the page says so and asks again', async () => {
+  test('an answer that breaks off is no answer: the page says so and asks again, but not after a refusal', async () => {
     const page = await newPage();
     await enter(page, sluice, 'broken@example.com', 'viewer', account.accountId);
     await page.route(/\/event-names/, (route) => route.fulfill({ body: '[{"event": "Or' }), { times: 1 });
@@ -420,6 +420,12 @@ describe('the console', { skip }, () => {
     await page.getByText('The service does not answer.').waitFor();
     await page.getByText('No event was stored in this time.').waitFor();
     assert.deepEqual(faults, []);
+    const refusal = { status: 404, json: { err: { message: 'there is no such environment' } } };
+    await page.route(/\/event-names/, (route) => route.fulfill(refusal));
+    await openPage(page, 'Overview');
+    await openPage(page, 'Data quality');
+    await page.getByText('There is no such environment.').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Try again' }).count(), 0);
   });
 
   test('says that there is no such page, and answers programs in JSON', async () => {

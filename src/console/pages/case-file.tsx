@@ -9,6 +9,7 @@ import { dayText, Facts, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { go } from '../router.js';
 import { chosenCase } from '../session.js';
+import { callerText } from '../words.js';
 import { AuditLines } from './audit-lines.js';
 import { Due, doneText } from './case-words.js';
 
@@ -30,13 +31,13 @@ export function CaseFile(props: {
               of={[
                 ['Received', dayText(data.received_on)],
                 ['Due', <Due key="due" of={data} />],
-                ['Opened by', data.opened_by],
+                ['Opened by', callerText(data.opened_by)],
                 ['Done', doneText(data) || 'nothing yet'],
                 [
                   'Closed',
                   data.closed_at === undefined ? undefined : (
                     <>
-                      <Time at={data.closed_at} />, by {data.closed_by}
+                      <Time at={data.closed_at} />, by {callerText(data.closed_by ?? '')}
                     </>
                   ),
                 ],

@@ -9,6 +9,7 @@ import { Button, Form } from '../parts/form.js';
 import { dayText, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { LoadedTable } from '../parts/table.js';
+import { callerText } from '../words.js';
 import { CaseFile } from './case-file.js';
 import { Due, doneText } from './case-words.js';
 
@@ -58,7 +59,7 @@ export function Cases({ account }: { readonly account: Account }) {
             { title: 'Due', text: ({ due_on }) => due_on, cell: (each) => <Due of={each} /> },
             { title: 'Done', text: doneText },
             state.value === 'open'
-              ? { title: 'Opened by', text: ({ opened_by }) => opened_by }
+              ? { title: 'Opened by', text: ({ opened_by }) => callerText(opened_by) }
               : { title: 'Closed', time: ({ closed_at }) => closed_at, to: 'day' },
           ]}
           actions={({ case_id, reference }) => (

@@ -42,13 +42,13 @@ export function usePages<Page, Cursor>(
     }
     return { open, pages };
   };
-  const { data, fault, reload } = useLoad(of, loadOpen, everyMs === undefined ? undefined : everyMs * open);
+  const { data, ...loaded } = useLoad(of, loadOpen, everyMs === undefined ? undefined : everyMs * open);
   // Pages opened since the last load follow the loaded ones.
   const pages = data && [...data.pages, ...further.slice(data.open - 1)];
   const last = pages?.at(-1);
   const cursor = last === undefined ? undefined : next(last);
   return {
-    pages: { data: pages, fault, reload },
+    pages: { ...loaded, data: pages },
     more:
       cursor === undefined
         ? undefined
@@ -58,7 +58,7 @@ export function usePages<Page, Cursor>(
           },
     reload: () => {
       setOpened({ of, further: [] });
-      reload();
+      loaded.reload();
     },
   };
 }

@@ -188,15 +188,17 @@ export function Loaded<Data>(props: {
   readonly from: Resource<Data>;
   readonly children: (data: Data, isOld: boolean) => ComponentChildren;
 }) {
-  const { data, fault, reload } = props.from;
+  const { data, fault, isRefused, reload } = props.from;
   return (
     <>
       {fault !== '' && (
         <p class="problem" role="alert">
           {fault} {data === undefined ? '' : 'What is shown may be old. '}
-          <button type="button" class="small" onClick={reload}>
-            Try again
-          </button>
+          {!isRefused && (
+            <button type="button" class="small" onClick={reload}>
+              Try again
+            </button>
+          )}
         </p>
       )}
       {data === undefined && fault === '' && <p class="muted">Loading…</p>}

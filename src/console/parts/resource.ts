@@ -7,6 +7,8 @@ export type Resource<Data> = {
   readonly data: Data | undefined;
   /** Why the last load failed; empty if it did not. The data of an earlier load stays. */
   readonly fault: string;
+  /** The service refused, and would do so again. */
+  readonly isRefused: boolean;
   readonly reload: () => void;
 };
 
@@ -26,9 +28,11 @@ export function useLoad<Data>(
   load: () => Promise<Data>,
   everyMs?: number,
 ): Resource<Data> {
-  const [state, setState] = useState<{ of?: string | undefined; data?: Data | undefined; fault: string }>({
-    fault: '',
-  });
+  type State = Pick<Resource<Data>, 'fault' | 'isRefused'> & {
+    of?: string | undefined;
+    data?: Data | undefined;
+  };
+  const [state, setState] = useState<State>({ fault: '', isRefused: false });
   const [round, setRound] = useState(0);
   const latest = useRef(0);
   useEffect(() => {
@@ -45,14 +49,20 @@ export function useLoad<Data>(
     load().then(
       (data) => {
         if (own !== latest.current) return;
-        setState({ of, data, fault: '' });
+        setState({ of, data, fault: '', isRefused: false });
         if (everyMs !== undefined) again(everyMs);
       },
       (error: unknown) => {
         if (!(error instanceof ApiError)) throw error;
         if (own !== latest.current) return;
-        setState((known) => ({ of, data: known.of === of ? known.data : undefined, fault: error.message }));
-        if (error.isTemporary) again(retryMs);
+        const { message: fault, isTemporary } = error;
+        setState((known) => ({
+          of,
+          data: known.of === of ? known.data : undefined,
+          fault,
+          isRefused: !isTemporary,
+        }));
+        if (isTemporary) again(retryMs);
       },
     );
     return () => {
@@ -64,6 +74,7 @@ export function useLoad<Data>(
   return {
     data: isOf ? state.data : undefined,
     fault: isOf ? state.fault : '',
+    isRefused: isOf && state.isRefused,
     reload: () => setRound((count) => count + 1),
   };
 }
