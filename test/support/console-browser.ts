@@ -45,8 +45,13 @@ export async function enter(
   await page.goto(`${sluice.adminUrl}${pathname}${hash}`);
   await page.getByText(email).waitFor();
   await page.getByLabel('Password').fill(password);
-  await page.keyboard.press('Enter');
-  await page.getByRole('navigation').waitFor();
+  const [pages, refusal] = [page.getByRole('navigation'), page.getByRole('alert')];
+  // A busy service may answer 503, and a person then presses again.
+  for (let presses = 0; presses < 5 && !(await pages.isVisible()); presses += 1) {
+    await page.keyboard.press('Enter');
+    await pages.or(refusal).first().waitFor();
+  }
+  await pages.waitFor();
 }
 
 /** Settles when the clipboard has the wanted text, which may be later than the end of the click. */
