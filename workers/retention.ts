@@ -190,7 +190,8 @@ async function expireOn(
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
   // An account that waits for one table waits for all later ones: the table that identifies users comes last.
   const waiting = new Set<string>();
-  // Environments whose retention was changed since the run began: what expired by the former one may be wanted now.
+  // Environments whose retention was changed since the run began: what expired by the former one may be wanted now. A change during the
+  // work on a table counts from the next table: to stop at this one would leave it, for all others, behind those that identify its users.
   const changed = new Set<string>();
   for (const table of userTables) {
     const { pending, counted } = await accountsThatDelete(context);

@@ -26,12 +26,17 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
   const onKeyIndexIncomplete = () => {
     wantsIndex = true;
   };
-  const isSetBack = () => servers.setBack().includes(servers.numberOf(shard));
-  /** Throws while the shard is being moved or its server has been set back: its segments wait. */
+  /** Why the shard's segments have to wait; undefined if they need not. */
+  const whyToWait = (): Error | undefined => {
+    const server = servers.numberOf(shard);
+    if (servers.setBack().includes(server)) return new ClickHouseSetBack([server]);
+    return servers.isMoving(shard)
+      ? new Error(`shard ${shard} is being moved to another ClickHouse server`)
+      : undefined;
+  };
   const clickhouseNow = () => {
-    if (isSetBack()) throw new ClickHouseSetBack([servers.numberOf(shard)]);
-    if (servers.isMoving(shard))
-      throw new Error(`shard ${shard} is being moved to another ClickHouse server`);
+    const why = whyToWait();
+    if (why !== undefined) throw why;
     return servers.ofShard(shard);
   };
   const store = async (segment: Segment, skipsFirstCheck = false) =>
@@ -59,10 +64,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
       // Without jobs, segments are sealed and then wait.
-      jobsMax:
-        servers.isMoving(shard) || isSetBack()
-          ? 0
-          : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
+      jobsMax: whyToWait() ? 0 : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
       store,
       crash,
       log,
@@ -78,7 +80,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       await compressWaiting();
     },
     indexKeysIfWanted: async () => {
-      if (!wantsIndex || servers.isMoving(shard) || isSetBack()) return;
+      if (!wantsIndex || whyToWait()) return;
       wantsIndex = false;
       await indexKeys({ ...context, clickhouse: clickhouseNow() }, shard);
     },

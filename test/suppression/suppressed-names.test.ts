@@ -78,6 +78,9 @@ test('the hash of any bytes is that of the specification of SipHash-1-3', () => 
     }),
     { numRuns: 300 },
   );
+  // Otherwise all texts that begin alike would hash alike.
+  const tooLong = Buffer.alloc(2 ** 16);
+  assert.throws(() => createSipHash(Buffer.alloc(16)).hash(tooLong, 0, tooLong.length), RangeError);
 });
 
 test('a set holds what was added and not removed, in one scope or in all', () => {
@@ -119,6 +122,12 @@ test('a set finds names although all of them hash to the same place', () => {
   sip.hash(Buffer.from('ada'), 0, 3);
   assert.ok(set.has(sip, 1));
   assert.equal(set.size(), 1);
+  // Neither the place nor the bitmap tells these from the name.
+  for (const [one, other] of [
+    [first ^ 1, second],
+    [first, second ^ (1 << 20)],
+  ] as const)
+    assert.ok(!set.has({ ...sip, first: () => one, second: () => other, third: () => third }, 1));
 });
 
 test('a million names take at most 32 MB, and none of them is missed', () => {
