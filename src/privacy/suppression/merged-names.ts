@@ -20,7 +20,6 @@ export async function* findMergedNames(
   users: readonly User[],
   hasher: NameHasher,
 ): AsyncGenerator<Suppressed[]> {
-  if (appIds.length === 0) return;
   const identities = new Set(users.flatMap(({ identity }) => identity ?? []));
   const userIds = new Set(users.flatMap(({ userId }) => userId ?? []));
   /** By environment and identity: the named user_ids that have this identity, as roots. */

@@ -62,7 +62,6 @@ export async function followSuppressions(
     if (known === undefined) return;
     for (;;) {
       const { latest, changesFrom, changes } = await readState(known.epoch);
-      if (latest === version) return;
       // A lower version than before: Redis has lost changes.
       if (version < changesFrom || latest < version || !(await applyAll(changes, known.secret))) {
         await readAll(known);
@@ -161,7 +160,6 @@ export async function followSuppressions(
   return {
     version: () => version,
     of: ({ accountId, appId }) => {
-      if (accounts.size === 0) return undefined;
       const account = accounts.get(accountId);
       return account === undefined ? undefined : viewOf(account, accountId, appId);
     },
