@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { type Question, readRows, streamLines } from './answers.js';
+import { type Question, readRows, readRowsInTime, streamLines } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 
 export type NamedUsers = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
@@ -24,6 +24,16 @@ export function askAbout<Row>(
   options: AskOptions = {},
 ): Promise<Row[]> {
   return readRows<Row>(client, questionAbout(users, query, options));
+}
+
+/** Settles with what is found within so many seconds, for show only: see `readRowsInTime`. */
+export function askInTime<Row>(
+  client: ClickHouseClient,
+  users: NamedUsers,
+  query: string,
+  { secondsMax, ...options }: AskOptions & { readonly secondsMax: number },
+): Promise<Row[]> {
+  return readRowsInTime<Row>(client, questionAbout(users, query, options), secondsMax);
 }
 
 /** Yields the rows of such a query as they arrive, since they may be millions. They are valid once it has ended, as in `streamRows`. */

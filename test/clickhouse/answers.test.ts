@@ -9,6 +9,7 @@ import {
   readBytes,
   readRow,
   readRows,
+  readRowsInTime,
   streamLines,
   streamRows,
 } from '../../src/clickhouse/answers.js';
@@ -18,6 +19,7 @@ import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
 import { readNotedPlans } from '../../src/clickhouse/staging.js';
 import { isInsertRunning, isStored } from '../../src/clickhouse/store.js';
+import { findSimilar } from '../../src/insights/users/similar.js';
 import { readFoundRows } from '../../src/privacy/deletion/round-counts.js';
 import { countLeft } from '../../src/privacy/deletion/round-keys.js';
 import { createRoundTables, type RoundTables, recordSizes } from '../../src/privacy/deletion/round-tables.js';
@@ -98,6 +100,30 @@ function failedAfter({ headers, body }: Answer, bytes: number): Buffer {
   const behind = `\r\n__exception__\r\n${tag}\r\n${error}${error.length} ${tag}\r\n__exception__\r\n`;
   return Buffer.concat([body.subarray(0, bytes), Buffer.from(behind)]);
 }
+
+test('readRowsInTime: settles with the rows that came before the time was up, and rejects with an error or half a row', async () => {
+  // Finds 0, 1 and 2 at once, and never ends.
+  const endless = 'SELECT number AS asked FROM system.numbers WHERE number % 18446744073709551557 < 3';
+  const found = await readRowsInTime<{ asked: number }>(clickhouse, { query: endless }, 1);
+  assert.deepEqual(found, [{ asked: 0 }, { asked: 1 }, { asked: 2 }].slice(0, found.length));
+  const read = () => readRowsInTime(gated, { query }, 60);
+  assert.deepEqual(await read(), rows);
+  const second = ({ body }: Answer) => body.indexOf('{', body.indexOf('{') + 1);
+  gate.change(asked, (answer) => answer.body.subarray(0, second(answer) - 2));
+  assert.deepEqual(await read(), rows.slice(0, 1));
+  gate.change(asked, (answer) => answer.body.subarray(0, second(answer) + 2));
+  await assert.rejects(read(), AnswerCutOff);
+  gate.change(asked, (answer) => failedAfter(answer, 12));
+  await assert.rejects(read(), (error) => codeOfFault(error) === 243);
+});
+
+test('similar users that were found before the time was up are shown', async () => {
+  gate.change(
+    ({ sql }) => sql.includes('SELECT DISTINCT identity FROM'),
+    () => Buffer.from('[\n{"identity":"Ada"},\n{"identity":"ADA"}'),
+  );
+  assert.deepEqual(await findSimilar(gated, ['7'], 'ada'), ['ADA', 'Ada']);
+});
 
 test('a statement that has begun to answer and fails, rejects with its error', async () => {
   const failing = (from: number) =>

@@ -1,12 +1,11 @@
 // Users whose identities look like another one: equal in lower case and without surrounding blanks.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { namedUsers } from '../../clickhouse/named-users.js';
+import { askInTime, namedUsers } from '../../clickhouse/named-users.js';
 import { differsAndHas, plainForm } from '../../clickhouse/plain-form.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import { userLookUps } from '../../contract/limits.js';
 import { tables } from '../../contract/records.js';
-import { asking } from './merged-user.js';
 
 /** Other identities that look like this one, in some environments of one server, in order. */
 export async function findSimilar(
@@ -24,10 +23,11 @@ export async function findSimilar(
     `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${others}`,
   ]);
   // Parts without an index are read as a whole. When the time is up, shows what was found so far.
-  const rows = await asking(client, { identities: [identity], userIds: [] })<{ identity: string }>(
-    `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})
-      LIMIT ${similarMax} SETTINGS max_execution_time = ${similarSecondsMax}, timeout_overflow_mode = 'break'`,
-    { appIds, identity },
+  const rows = await askInTime<{ identity: string }>(
+    client,
+    { identities: [identity], userIds: [] },
+    `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')}) LIMIT ${similarMax}`,
+    { params: { appIds, identity }, secondsMax: similarSecondsMax },
   );
   return rows.map((row) => row.identity).sort();
 }
