@@ -72,8 +72,8 @@ function createReader(
   let header: readonly string[] | undefined;
   /** Whether several columns have no name. */
   let areSomeUnnamed = false;
-  /** The line on which the previous row ended. */
-  let lastLine = 0;
+  /** The line on which the previous row, or the header, ended. */
+  let lastLine = linesBefore;
   const add = (row: Row) => {
     lastLine = row.place;
     if (row.place > after) rows.push(row);
@@ -90,8 +90,7 @@ function createReader(
     on_skip: (error, raw) => {
       const { code, lines = 0, record } = (error ?? {}) as CsvFault;
       const place = lines + linesBefore;
-      if (code !== 'CSV_RECORD_INCONSISTENT_FIELDS_LENGTH')
-        throw faultOf(input, code, Math.max(lastLine, linesBefore) + 1) ?? error;
+      if (code !== 'CSV_RECORD_INCONSISTENT_FIELDS_LENGTH') throw faultOf(input, code, lastLine + 1) ?? error;
       const fault = `has ${record?.length} fields, but the header has ${header?.length}`;
       add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(lineEnds, '') });
     },
@@ -99,6 +98,7 @@ function createReader(
   const take = ({ record: cells, raw }: CsvRecord) => {
     if (header === undefined) {
       header = cells;
+      lastLine = parser.info.lines + linesBefore;
       areSomeUnnamed = cells.filter((name) => name === '').length > 1;
       assertColumns(input, options, cells);
       return;

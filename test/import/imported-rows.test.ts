@@ -657,7 +657,7 @@ describe('files', () => {
         /it is compressed by bzip2; unpack it first/,
       ],
       ['rows.parquet.gz', gzipSync('PAR1xx'), /in it is Parquet; unpack it first/],
-      ['empty.zip', zipOf([]), /it is an empty zip archive/],
+      ['empty.zip', zipOf([]), /empty\.zip: there is no file in it/],
     ];
     for (const [name, content, fault] of contents) {
       writeFileSync(join(folder, name), content);
@@ -898,6 +898,10 @@ describe('CSV', () => {
     await assert.rejects(
       csv('open.csv', `n,text\n1,a\n2,"b\n${rows}`),
       /open\.csv: a quote that opens in the row at line 3 is never closed/,
+    );
+    await assert.rejects(
+      csv('first.csv', `sep=,\nn,text\n1,"a\n${rows}`),
+      /in the row at line 3 is never closed/,
     );
     const far = `n,text\n1,a\n2,"b\n${'9,x\n'.repeat(300_000)}3,"c"\n`;
     await assert.rejects(

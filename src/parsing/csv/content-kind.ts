@@ -9,7 +9,8 @@ export type ContentKind = { readonly name: string; readonly advice: string };
 
 const kinds: readonly (ContentKind & { readonly begins: readonly number[]; readonly at?: number })[] = [
   { name: 'a zip archive', advice: unpack, begins: [0x50, 0x4b, 0x03, 0x04] },
-  { name: 'an empty zip archive', advice: unpack, begins: [0x50, 0x4b, 0x05, 0x06] },
+  // An empty one.
+  { name: 'a zip archive', advice: unpack, begins: [0x50, 0x4b, 0x05, 0x06] },
   { name: 'an old Office file, such as .xls', advice: asCsv, begins: [0xd0, 0xcf, 0x11, 0xe0] },
   { name: 'a PDF', advice: asCsv, begins: [0x25, 0x50, 0x44, 0x46, 0x2d] },
   { name: 'compressed by gzip', advice: unpack, begins: [0x1f, 0x8b] },
