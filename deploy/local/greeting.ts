@@ -49,7 +49,7 @@ export function greeting(
   const lookup = `SELECT * FROM events WHERE app_id = '${main?.app_id}' ORDER BY received_at DESC LIMIT 3 FORMAT Vertical`;
   return [
     '',
-    'Sluice runs. Ctrl-C stops it; the data stays in DATA_DIR.',
+    `Sluice runs. Ctrl-C stops it; the data stays in ${shortPath(config.dataDir)}.`,
     '',
     ...table([
       ['API', config.publicBaseUrl],

@@ -131,7 +131,7 @@ function NoSuchPage() {
     <>
       <h1>No such page</h1>
       <p>
-        There is no page at <code>{path.value}</code>, or your role does not see it.{' '}
+        There is no page at <code>{path.value}</code>, or your role does not let you see it.{' '}
         <a href="/" onClick={onLink}>
           Go to the overview
         </a>

@@ -136,7 +136,7 @@ export const accountCommands = {
     summary: 'Create an account',
     may: operatorsOnly,
     http: 'POST /accounts',
-    cli: 'accounts create NAME --environment NAME…   the first one is Main Production',
+    cli: 'accounts create NAME --environment NAME…   an option for each; the first is Main Production',
     given: {
       name: text,
       environments: Type.Array(text, {

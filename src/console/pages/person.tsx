@@ -46,7 +46,7 @@ export function PersonFound(props: {
         <Suppressions names={names} account={account} />
         {places.length === 0 ? (
           <p role="status">
-            Nothing is held about a user of this name, in no environment of {account.name}. Names are compared
+            Nothing is held about a user of this name in any environment of {account.name}. Names are compared
             letter by letter.
           </p>
         ) : (
