@@ -2,7 +2,7 @@
 // document, who may run it, its lines in the audit log, and its form on the command line. A parameter has the same name everywhere.
 
 import type { Allowed } from '../contract/roles.js';
-import { type Schema, type Static, type TObject, Type } from '../contract/typebox.js';
+import { optional, type Schema, type Static, type TObject, Type, text } from '../contract/typebox.js';
 import type { AdminContext } from '../operations/context.js';
 import type { Subjects } from '../registry/audit/audit.js';
 import type { Principal } from './access.js';
@@ -118,7 +118,7 @@ export function routesOf(name: string, { http = {} }: Command): (readonly [route
 /** All parameters, including those of paths. */
 export function shapeOf(command: Command): Shape {
   const names = routesOf('', command).flatMap(([route]) => [...route.matchAll(/:(\w+)/g)]);
-  return { ...Object.fromEntries(names.map(([, name]) => [name, text])), ...command.given };
+  return { ...Object.fromEntries(names.map(([, name]) => [name, text()])), ...command.given };
 }
 
 /** The actions of a command in the audit log, with their words. */
@@ -139,17 +139,8 @@ export const subjectNames: Readonly<Record<string, keyof Subjects>> = {
   deletion_request_id: 'deletion_request_id',
 };
 
-export const text = Type.String();
-export const texts = Type.Array(text);
-export const optional = Type.Optional(text);
 /** Parameter that narrows a list to an account. */
-export const scope = {
-  account_id: Type.Optional(Type.String({ description: 'Only those of this account.' })),
-};
-
-export function oneOf<const Value extends string>(values: readonly Value[], more: object = {}) {
-  return Type.Unsafe<Value>({ type: 'string', enum: [...values], ...more });
-}
+export const scope = { account_id: optional(text('Only those of this account.')) };
 
 const digits = '^[0-9]+$';
 

@@ -4,117 +4,96 @@
 // with these columns), and the messages of the client library (`ingest/message.ts`).
 
 import { counts, lengths } from './limits.js';
-import { type Static, Type } from './typebox.js';
+import {
+  anyFields,
+  anyOf,
+  listOf,
+  number,
+  object,
+  optional,
+  type Static,
+  text,
+  textUpTo,
+} from './typebox.js';
 
 /** A property's value. Arrays are joined into one string. A number that a double cannot hold arrives as a string of its digits. */
-const eventPropertyValue = Type.Union([
-  Type.Number(),
-  Type.String({ maxLength: lengths.propertyValueMax }),
-  Type.Array(Type.Union([Type.Number(), Type.String()])),
+const eventPropertyValue = anyOf([
+  number(),
+  text({ maxLength: lengths.propertyValueMax }),
+  listOf(anyOf([number(), text()])),
 ]);
 
-// An object with additionalProperties, not a Record: a Record lets the value of a key that contains a line
-// break pass unchecked.
-const eventProperties = Type.Object(
-  {},
-  {
-    additionalProperties: eventPropertyValue,
-    description: `At most ${counts.propertiesMax} key-value pairs; keys of at most ${lengths.propertyKeyMax} characters, values numbers or strings of at most ${lengths.propertyValueMax} characters. An array of these is stored as one string: its elements joined with ||, cut after ${lengths.joinedArrayMax} characters. The keys user_id, session_id and screen_name are reserved.`,
-    examples: [{ amount: 12.5, currency: 'EUR', tags: ['gift', 'express'] }],
-  },
+const eventProperties = anyFields(
+  eventPropertyValue,
+  `At most ${counts.propertiesMax} key-value pairs; keys of at most ${lengths.propertyKeyMax} characters, values numbers or strings of at most ${lengths.propertyValueMax} characters. An array of these is stored as one string: its elements joined with ||, cut after ${lengths.joinedArrayMax} characters. The keys user_id, session_id and screen_name are reserved.`,
+  { examples: [{ amount: 12.5, currency: 'EUR', tags: ['gift', 'express'] }] },
 );
 
 const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
 
 /** One event. Its app_id is given once per request, so it is not here, nor in the two schemas below. These lengths check plain events, too. */
-export const eventSchema = Type.Object({
-  event: Type.String({
-    minLength: 1,
-    maxLength: lengths.eventMax,
-    description: `Name of the event, at most ${lengths.eventMax} characters. Use broad names and tell variants apart by properties: one event Error with a property message, not one event per message.`,
-    examples: ['Order Completed'],
-  }),
-  identity: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: lengths.identityMax,
-      description: `${identityAdvice} A user is created for an identity that is new. Give exactly one of identity and user_id.`,
-      examples: ['ada@example.com'],
-    }),
+export const eventSchema = object({
+  event: textUpTo(
+    lengths.eventMax,
+    `Name of the event, at most ${lengths.eventMax} characters. Use broad names and tell variants apart by properties: one event Error with a property message, not one event per message.`,
+    'Order Completed',
   ),
-  user_id: Type.Optional(
-    Type.String({
-      description:
-        'An anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string. The id of a user in your own database belongs in identity. Give exactly one of identity and user_id.',
-      examples: ['4503599627370496'],
-    }),
+  identity: optional(
+    textUpTo(
+      lengths.identityMax,
+      `${identityAdvice} A user is created for an identity that is new. Give exactly one of identity and user_id.`,
+      'ada@example.com',
+    ),
   ),
-  session_id: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: lengths.sessionIdMax,
-      description: "The user's session.",
-      examples: ['5629499534213120'],
-    }),
+  user_id: optional(
+    text(
+      'An anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string. The id of a user in your own database belongs in identity. Give exactly one of identity and user_id.',
+      '4503599627370496',
+    ),
   ),
-  properties: Type.Optional(eventProperties),
-  timestamp: Type.Optional(
-    Type.String({
-      description:
-        'When it happened: RFC 3339 with offset and seconds, up to 9 fraction digits (stored to the millisecond), from 1970 to one day ahead. Default: the time of acceptance.',
-      examples: ['2026-03-01T12:30:00.250+01:00'],
-    }),
+  session_id: optional(textUpTo(lengths.sessionIdMax, "The user's session.", '5629499534213120')),
+  properties: optional(eventProperties),
+  timestamp: optional(
+    text(
+      'When it happened: RFC 3339 with offset and seconds, up to 9 fraction digits (stored to the millisecond), from 1970 to one day ahead. Default: the time of acceptance.',
+      '2026-03-01T12:30:00.250+01:00',
+    ),
   ),
-  idempotency_key: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: lengths.idempotencyKeyMax,
-      description:
-        'Unique within the environment. A later event with the same key is answered like the first and changes nothing, whatever is in it; so a request without an answer can be repeated.',
-      examples: ['order-1001-completed'],
-    }),
+  idempotency_key: optional(
+    textUpTo(
+      lengths.idempotencyKeyMax,
+      'Unique within the environment. A later event with the same key is answered like the first and changes nothing, whatever is in it; so a request without an answer can be repeated.',
+      'order-1001-completed',
+    ),
   ),
 });
 export type EventInput = Static<typeof eventSchema>;
 
-export const identity = Type.String({
-  minLength: 1,
-  maxLength: lengths.identityMax,
-  description: identityAdvice,
-  examples: ['ada@example.com'],
-});
+export const identity = textUpTo(lengths.identityMax, identityAdvice, 'ada@example.com');
 
-export const userPropertiesSchema = Type.Object({
+export const userPropertiesSchema = object({
   identity,
-  properties: Type.Optional(
-    Type.Object(
-      {},
-      {
-        additionalProperties: Type.Union([
-          Type.Number(),
-          Type.String({ maxLength: lengths.userPropertyValueMax }),
-        ]),
-        description: `Key-value pairs of the user, for all past and future activity; the latest value of each key counts. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
-        examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }],
-      },
+  properties: optional(
+    anyFields(
+      anyOf([number(), text({ maxLength: lengths.userPropertyValueMax })]),
+      `Key-value pairs of the user, for all past and future activity; the latest value of each key counts. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
+      { examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }] },
     ),
   ),
 });
 export type UserPropertiesInput = Static<typeof userPropertiesSchema>;
 
-export const identifySchema = Type.Object({
-  user_id: Type.String({
-    description:
-      'The anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string.',
-    examples: ['4503599627370496'],
-  }),
+export const identifySchema = object({
+  user_id: text(
+    'The anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string.',
+    '4503599627370496',
+  ),
   identity,
-  timestamp: Type.Optional(
-    Type.String({
-      description:
-        'When it happened: RFC 3339 with offset and seconds. Checked only: the order of acceptance counts.',
-      examples: ['2026-03-01T12:30:00Z'],
-    }),
+  timestamp: optional(
+    text(
+      'When it happened: RFC 3339 with offset and seconds. Checked only: the order of acceptance counts.',
+      '2026-03-01T12:30:00Z',
+    ),
   ),
 });
 export type IdentifyInput = Static<typeof identifySchema>;

@@ -25,17 +25,27 @@ import {
   retention,
 } from '../../contract/limits.js';
 import { administrators, everyone, operatorsOnly, roles } from '../../contract/roles.js';
-import { type Static, type TObject, Type } from '../../contract/typebox.js';
+import {
+  anyOf,
+  listOf,
+  literal,
+  oneOf,
+  optional,
+  type Static,
+  type TObject,
+  Type,
+  text,
+} from '../../contract/typebox.js';
 import { findDemoAccount } from '../../operations/deployment.js';
 import { callOptionsOf, isAccepted, isForbidden } from '../../privacy/deletion/callback-call.js';
 import { callForTest } from '../../privacy/deletion/callbacks.js';
-import { does, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
+import { does, scope, shows, wholeNumber } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
 
 function limitOf(name: LimitName) {
   const { least = 1 } = rateLimits[name];
   const number = wholeNumber(least, administration.rateLimitMax);
-  return Type.Optional(Type.Union([Type.Literal('none'), Type.Literal('default'), number]));
+  return optional(anyOf([literal('none'), literal('default'), number]));
 }
 
 const limits = Object.fromEntries(
@@ -43,63 +53,58 @@ const limits = Object.fromEntries(
 ) as Record<LimitName, ReturnType<typeof limitOf>>;
 
 const settings = {
-  main: Type.Optional(Type.Literal(true, { description: 'Makes it the Main Production environment.' })),
-  validation: Type.Optional(oneOf(['strict', 'lenient'])),
-  limits: Type.Optional(
+  main: optional(literal(true, 'Makes it the Main Production environment.')),
+  validation: optional(oneOf(['strict', 'lenient'])),
+  limits: optional(
     Type.Object(limits, {
       title: 'limit',
       additionalProperties: false,
       description: 'By name: a number, none, or default.',
     }),
   ),
-  allow_identities: Type.Optional(
-    Type.Array(Type.String({ minLength: 1, maxLength: lengths.identityMax }), {
-      description: `In addition to the words that are already allowed: at most ${administration.allowedIdentitiesMax} in all.`,
-    }),
+  allow_identities: optional(
+    listOf(
+      text({ minLength: 1, maxLength: lengths.identityMax }),
+      `In addition to the words that are already allowed: at most ${administration.allowedIdentitiesMax} in all.`,
+    ),
   ),
-  disallow_identities: Type.Optional(Type.Array(text, { description: 'No longer allowed.' })),
-  write_key: Type.Optional(
-    oneOf(['required', 'optional'], {
-      description: 'For required, the environment must already have a write key.',
-    }),
+  disallow_identities: optional(listOf(text(), 'No longer allowed.')),
+  write_key: optional(
+    oneOf(['required', 'optional'], 'For required, the environment must already have a write key.'),
   ),
-  import_until: Type.Optional(
-    Type.String({ description: 'A date, a time with offset, or none. The answer has the token, once.' }),
+  import_until: optional(text('A date, a time with offset, or none. The answer has the token, once.')),
+  retain_days: optional(
+    anyOf(
+      [literal('none'), wholeNumber(1, retention.daysMax)],
+      'Events that were accepted longer ago are deleted within a day, and users without events since.',
+    ),
   ),
-  retain_days: Type.Optional(
-    Type.Union([Type.Literal('none'), wholeNumber(1, retention.daysMax)], {
-      description:
-        'Events that were accepted longer ago are deleted within a day, and users without events since.',
-    }),
-  ),
-  origins: Type.Optional(
-    Type.Union([Type.Literal('any'), texts], { description: 'any, or a list of origins.' }),
-  ),
+  origins: optional(anyOf([literal('any'), listOf(text())], 'any, or a list of origins.')),
 };
 
 const accountSettings = {
-  due_days: Type.Optional(
+  due_days: optional(
     wholeNumber(1, cases.dueDaysMax, {
       description: 'The number of days from the receipt of a case until it is due.',
     }),
   ),
-  erase: Type.Optional(
-    oneOf(['now', 'together'], {
-      description:
-        'For large tables. now: the rows of one deletion an hour are erased at once. together: rows are erased together with those of others.',
-    }),
+  erase: optional(
+    oneOf(
+      ['now', 'together'],
+      'For large tables. now: the rows of one deletion an hour are erased at once. together: rows are erased together with those of others.',
+    ),
   ),
-  confirm_from: Type.Optional(
-    Type.Union([Type.Literal('none'), wholeNumber(1, proposals.fromUsersMax)], {
-      description:
-        'The number of users from which a deletion by a person is carried out only after another person has submitted the same list. Does not apply to programs.',
-    }),
+  confirm_from: optional(
+    anyOf(
+      [literal('none'), wholeNumber(1, proposals.fromUsersMax)],
+      'The number of users from which a deletion by a person is carried out only after another person has submitted the same list. Does not apply to programs.',
+    ),
   ),
-  second_factor: Type.Optional(
-    oneOf(['required', 'optional'], {
-      description:
-        'required: people of the account who sign in with a password see nothing until they have one.',
-    }),
+  second_factor: optional(
+    oneOf(
+      ['required', 'optional'],
+      'required: people of the account who sign in with a password see nothing until they have one.',
+    ),
   ),
 };
 
@@ -138,10 +143,9 @@ export const accountCommands = {
     http: 'POST /accounts',
     cli: 'accounts create NAME --environment NAME…   an option for each; the first is Main Production',
     given: {
-      name: text,
-      environments: Type.Array(text, {
+      name: text(),
+      environments: listOf(text(), 'Names; the first is Main Production.', {
         maxItems: administration.environmentsPerAccountMax,
-        description: 'Names; the first is Main Production.',
       }),
     },
     details: ({ name, environments }) => ({ name, environments }),
@@ -172,7 +176,7 @@ export const accountCommands = {
     may: administrators,
     http: 'PUT /accounts/:account_id/callback',
     cli: 'accounts callback ACCOUNT_ID --url URL   the secret is shown once',
-    given: { url: text },
+    given: { url: text() },
     run: (context, { account_id, url }) => {
       const forbids = (wanted: string) => isForbidden(wanted, callOptionsOf(context.config.callbackAllow));
       return copied(context, setCallback(context.redis, account_id, url, forbids));
@@ -206,7 +210,7 @@ export const accountCommands = {
     may: administrators,
     http: 'POST /accounts/:account_id/environments',
     cli: 'environments add ACCOUNT_ID NAME',
-    given: { name: text },
+    given: { name: text() },
     details: ({ name }) => ({ name }),
     run: (context, { account_id, name }) => copied(context, addEnvironment(context.redis, account_id, name)),
   }),
@@ -243,12 +247,10 @@ export const accountCommands = {
     http: 'POST /program-keys',
     cli: 'program-keys create NAME --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a bearer token for /admin/v1 with the rights of the role; shown once',
     given: {
-      name: text,
+      name: text(),
       role: oneOf(roles),
-      account_id: Type.Optional(
-        Type.String({
-          description: 'For every role but operator; programs and people of an account may leave it out.',
-        }),
+      account_id: optional(
+        text('For every role but operator; programs and people of an account may leave it out.'),
       ),
     },
     details: ({ name, role }) => ({ name, role }),
@@ -279,13 +281,9 @@ export const accountCommands = {
     http: 'POST /people',
     cli: 'people invite EMAIL --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a link to the console, good once, for 7 days; again: they choose a new password',
     given: {
-      email: text,
+      email: text(),
       role: oneOf(roles),
-      account_id: Type.Optional(
-        Type.String({
-          description: 'For every role but operator; people of an account may leave it out.',
-        }),
-      ),
+      account_id: optional(text('For every role but operator; people of an account may leave it out.')),
     },
     details: ({ email, role }) => ({ email, role }),
     run: async (context, { account_id: accountId, ...invited }) => {

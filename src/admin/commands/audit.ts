@@ -3,7 +3,7 @@
 import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { administration } from '../../contract/limits.js';
 import { integrators, privacyOfficers } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { optional, text } from '../../contract/typebox.js';
 import { readDayOrTime } from '../../parsing/day-or-time.js';
 import { readAuditLog } from '../../registry/audit/read.js';
 import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
@@ -14,7 +14,7 @@ import { deletionCommands } from './deletions.js';
 import { userCommands } from './users.js';
 
 /** The maximum number of lines of a list on the command line. */
-const limit = Type.Optional(wholeNumber(1, administration.countMax, onCommandLine));
+const limit = optional(wholeNumber(1, administration.countMax, onCommandLine));
 
 /** The actions on users, of commands and of the deletion API. Privacy officers answer for them, whoever performed them. */
 const actionsOnUsers: readonly string[] = [
@@ -25,7 +25,7 @@ const actionsOnUsers: readonly string[] = [
   ...['preview_deletion', 'propose_deletion', 'submit_deletion', 'read_export'],
 ];
 
-const narrowBy = (description: string) => Type.Optional(Type.String({ description }));
+const narrowBy = (description: string) => optional(text(description));
 
 export const auditCommands = {
   listAudit: shows({

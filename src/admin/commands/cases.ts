@@ -2,15 +2,14 @@
 
 import { cases as bounds, deletions } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { oneOf, optional, text } from '../../contract/typebox.js';
 import { caseActions } from '../../privacy/cases/cases.js';
 import { beginCase, caseAfterChange, listCasesOf, showCaseOf } from '../cases.js';
-import { does, oneOf, shows } from '../command.js';
+import { does, shows } from '../command.js';
 
-const day = (description: string) => Type.Optional(Type.String({ description }));
-const reference = Type.String({
+const day = (description: string) => optional(text(description));
+const reference = text('Your own name for it, such as a ticket. It is kept, so it must not name a user.', {
   maxLength: deletions.referenceMax,
-  description: 'Your own name for it, such as a ticket. It is kept, so it must not name a user.',
 });
 const days = {
   received_on: day('A day such as 2026-03-01. Default: today, in UTC.'),
@@ -23,7 +22,7 @@ export const caseCommands = {
     summary: 'Cases: open ones by the day when they are due, closed ones the latest first',
     may: privacyOfficers,
     http: 'GET /accounts/:account_id/cases',
-    given: { state: Type.Optional(oneOf(states, { description: 'Default: open.' })) },
+    given: { state: optional(oneOf(states, 'Default: open.')) },
     takesTurns: true,
     run: (context, { account_id, state = 'open' }) => listCasesOf(context, account_id, state),
   }),
@@ -66,14 +65,11 @@ export const caseCommands = {
       may: privacyOfficers,
       http: 'PATCH /accounts/:account_id/cases/:case_id',
       given: {
-        reference: Type.Optional(reference),
+        reference: optional(reference),
         ...days,
-        state: Type.Optional(oneOf(states)),
-        result: Type.Optional(
-          Type.String({
-            maxLength: bounds.resultMax,
-            description: 'What became of it. It is kept, so it must not name a user.',
-          }),
+        state: optional(oneOf(states)),
+        result: optional(
+          text('What became of it. It is kept, so it must not name a user.', { maxLength: bounds.resultMax }),
         ),
       },
       takesTurns: true,

@@ -6,7 +6,7 @@ import { deletionStates } from '../../contract/deletion-states.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, bodies } from '../../contract/limits.js';
 import { everyone, operatorsOnly, privacyOfficers } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { oneOf, optional, text } from '../../contract/typebox.js';
 import type { AdminContext } from '../../operations/context.js';
 import { certify, readPublicKey, verifyCertificate, verifyOwn } from '../../privacy/deletion/certificate.js';
 import { listEvidence } from '../../privacy/deletion/evidence.js';
@@ -16,10 +16,10 @@ import { type DeletionRequest, endDeletion, readDeletion } from '../../privacy/d
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { readRegistry } from '../../registry/registry.js';
-import { does, type Fields, onCommandLine, oneOf, scope, shows, text, wholeNumber } from '../command.js';
+import { does, type Fields, onCommandLine, scope, shows, wholeNumber } from '../command.js';
 
 const listedStates = ['pending', ...Object.keys(deletionStates)];
-const cursor = Type.Optional(Type.String({ description: 'The cursor of the previous page.' }));
+const cursor = optional(text('The cursor of the previous page.'));
 
 export const deletionCommands = {
   listDeletions: shows({
@@ -40,10 +40,10 @@ export const deletionCommands = {
     },
     given: {
       ...scope,
-      state: Type.Optional(oneOf(listedStates, { description: 'Only those with this status or state.' })),
-      reference: Type.Optional(Type.String({ description: 'Only those with this reference.' })),
+      state: optional(oneOf(listedStates, 'Only those with this status or state.')),
+      reference: optional(text('Only those with this reference.')),
       cursor,
-      limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)),
+      limit: optional(wholeNumber(1, administration.countMax, onCommandLine)),
     },
     run: async ({ redis }, { account_id, state, reference, cursor: after }): Promise<Page> => {
       if (after !== undefined && !isListCursor(after))
@@ -133,7 +133,7 @@ export const deletionCommands = {
       return key === undefined ? undefined : checkCertificate(certificate, key);
     },
     // The unchanged text, since parsed fields no longer show a repeated name or how a number was written.
-    given: { text },
+    given: { text: text() },
     textOfBody: 'text',
     bodyBytesMax: bodies.adminListBytesMax,
     run: ({ redis, clickhouse }, { text: certificate }) => verifyOwn(redis, clickhouse, certificate),

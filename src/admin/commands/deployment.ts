@@ -5,7 +5,7 @@ import { readSigningKey } from '../../accounts/signing-key.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, backups, loads, storing } from '../../contract/limits.js';
 import { operatorsOnly } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { listOf, optional, text } from '../../contract/typebox.js';
 import { createCrashPoint } from '../../crash-point.js';
 import { createBackup, listBackups } from '../../operations/backups.js';
 import type { AdminContext } from '../../operations/context.js';
@@ -25,7 +25,7 @@ import { readRegistry } from '../../registry/registry.js';
 import { compareOnce } from '../../registry/witness.js';
 import { readCopiedAt } from '../../registry/witness-copies.js';
 import { keyIndex } from '../../tuning.js';
-import { type CommandContext, does, onCommandLine, optional, shows, text, wholeNumber } from '../command.js';
+import { type CommandContext, does, onCommandLine, shows, wholeNumber } from '../command.js';
 import { listFailed, retryFailed } from '../failed.js';
 import { rebuildKeyIndex, showKeyIndex } from '../key-index.js';
 import { balanceShards, listShards, moveShards } from '../shards.js';
@@ -38,7 +38,7 @@ export const deploymentCommands = {
     may,
     http: 'GET /failed',
     cli: 'failed list [--limit NUMBER]   rows that ClickHouse refused for their data',
-    given: { limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)) },
+    given: { limit: optional(wholeNumber(1, administration.countMax, onCommandLine)) },
     run: ({ clickhouse }, { limit = administration.listedMax }) => listFailed(clickhouse, limit),
   }),
   retryFailed: does('sent failed rows again', {
@@ -79,7 +79,7 @@ export const deploymentCommands = {
     may,
     cli: 'shards move SHARD… --to SERVER   moves shards to another server; again: continues; servers count from 0',
     given: {
-      shards: Type.Array(wholeNumber(0, storing.shardsMax - 1)),
+      shards: listOf(wholeNumber(0, storing.shardsMax - 1)),
       server: wholeNumber(0, administration.countMax),
     },
     details: ({ shards, server }) => ({ shards, server }),
@@ -95,9 +95,9 @@ export const deploymentCommands = {
     may,
     cli: 'backup create [NAME] [--base NAME] [--keep-days NUMBER]   of ClickHouse; with a base only what changed since it',
     given: {
-      name: optional,
-      base: optional,
-      keep_days: Type.Optional(wholeNumber(1, backups.keepDaysMax)),
+      name: optional(text()),
+      base: optional(text()),
+      keep_days: optional(wholeNumber(1, backups.keepDaysMax)),
     },
     details: ({ name, base, keep_days: keepDays }) => ({ name, base, keepDays }),
     run: (context, { name, base, keep_days: keepDays }) => createBackup(context, { name, base, keepDays }),
@@ -116,7 +116,7 @@ export const deploymentCommands = {
         `this replaces everything that ClickHouse has with the backup ${name}: add --yes if that is what you want`,
       );
     },
-    given: { name: text },
+    given: { name: text() },
     details: ({ name }) => ({ name }),
     loadsState: true,
     run: (context, { name }) => restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),

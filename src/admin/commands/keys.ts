@@ -11,9 +11,9 @@ import {
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../../accounts/write-keys.js';
 import { administration } from '../../contract/limits.js';
 import { administrators, everyone } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { optional, text } from '../../contract/typebox.js';
 import { assertCopyable } from '../../registry/second-copy.js';
-import { does, optional, shows, text } from '../command.js';
+import { does, shows } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
 
 const overlapMsOf = (overlap: string | undefined) =>
@@ -26,7 +26,7 @@ export const keyCommands = {
     http: 'POST /environments/:app_id/key',
     cli: 'keys create APP_ID [--name NAME]   the key is shown once; further keys need names',
     given: {
-      name: Type.Optional(Type.String({ description: 'Every further key needs its own name.' })),
+      name: optional(text('Every further key needs its own name.')),
     },
     details: ({ name }) => ({ name }),
     run: (context, { app_id, name }) => copied(context, createApiKey(context.redis, app_id, name)),
@@ -44,10 +44,8 @@ export const keyCommands = {
     http: 'PUT /environments/:app_id/key',
     cli: 'keys rotate APP_ID [--name NAME] [--overlap 24h]   replaces all keys, or one; they end at once, or that much later',
     given: {
-      name: optional,
-      overlap: Type.Optional(
-        Type.String({ description: 'How long the former keys stay valid, such as 24h.' }),
-      ),
+      name: optional(text()),
+      overlap: optional(text('How long the former keys stay valid, such as 24h.')),
     },
     details: ({ name, overlap }) => ({ name, overlapMs: overlapMsOf(overlap) }),
     run: async (context, { app_id, name, overlap }) => {
@@ -66,7 +64,7 @@ export const keyCommands = {
       'DELETE /environments/:app_id/key': 'revokeKeys',
     },
     cli: 'keys revoke APP_ID [ID]   all keys, or one',
-    given: { id: optional },
+    given: { id: optional(text()) },
     run: (context, { app_id, id }) => copiedOrFails(context, revokeApiKey(context.redis, app_id, id)),
   }),
   showKey: shows({
@@ -82,7 +80,7 @@ export const keyCommands = {
     may: administrators,
     http: 'POST /environments/:app_id/write-keys',
     cli: 'write-keys create APP_ID [--name NAME]   the key is shown once',
-    given: { name: optional },
+    given: { name: optional(text()) },
     details: ({ name }) => ({ name }),
     run: (context, { app_id, name = '' }) => copied(context, createWriteKey(context.redis, app_id, name)),
   }),
@@ -98,7 +96,7 @@ export const keyCommands = {
     may: administrators,
     http: 'DELETE /environments/:app_id/write-keys/:id',
     cli: 'write-keys revoke APP_ID ID',
-    given: { id: text },
+    given: { id: text() },
     run: (context, { app_id, id }) => copiedOrFails(context, revokeWriteKey(context.redis, app_id, id)),
   }),
 };

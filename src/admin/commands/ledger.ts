@@ -1,11 +1,11 @@
 // Commands: whether all accepted records are where the ledger says.
 
 import { everyone, operatorsOnly } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { optional, text } from '../../contract/typebox.js';
 import { readDifferences } from '../../insights/ledger/schedule.js';
 import { checkBooks, showDay } from '../../insights/ledger/show.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
-import { type CommandContext, optional, shows } from '../command.js';
+import { type CommandContext, shows } from '../command.js';
 import { environmentOf } from '../users.js';
 
 export const ledgerCommands = {
@@ -14,7 +14,7 @@ export const ledgerCommands = {
     may: operatorsOnly,
     http: 'GET /ledger/check',
     cli: 'ledger check [--from TIME] [--to TIME]   whether all records add up, of the last two days by default; exit code 1 if not',
-    given: { from: optional, to: optional },
+    given: { from: optional(text()), to: optional(text()) },
     run: async (context, { from, to }) => checkBooks(await optionsOf(context), { from, to }),
   }),
   listDifferences: shows({
@@ -29,7 +29,7 @@ export const ledgerCommands = {
     may: everyone,
     http: 'GET /environments/:app_id/ledger',
     cli: 'ledger show APP_ID --day DAY   what became of the records of a day (YYYY-MM-DD, UTC), by minute',
-    given: { day: Type.String({ description: 'YYYY-MM-DD, in UTC.' }) },
+    given: { day: text('YYYY-MM-DD, in UTC.') },
     takesTurns: true,
     run: async (context, { app_id, day }) => {
       await environmentOf(context, app_id);

@@ -2,7 +2,7 @@
 
 import { administration, lengths } from '../../contract/limits.js';
 import { everyone, integrators, operatorsOnly } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
+import { oneOf, optional, text } from '../../contract/typebox.js';
 import { readEnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
 import { listEventNames, listEventProperties } from '../../insights/data-quality/event-names.js';
 import { listRejected } from '../../insights/data-quality/rejected-records.js';
@@ -10,15 +10,13 @@ import { readAnyEvent } from '../../insights/traffic/first-event.js';
 import { examplesFor } from '../../libraries/examples.js';
 import { environmentNamed, readLoadedRegistry, readRegistry } from '../../registry/registry.js';
 import { clickhouseOf } from '../../registry/shard-servers.js';
-import { does, oneOf, shows, wholeNumber } from '../command.js';
+import { does, shows, wholeNumber } from '../command.js';
 import { beginLive, readLive } from '../live.js';
 import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from '../overview.js';
 import { environmentOf, inTime } from '../users.js';
 
-const span = Type.Optional(oneOf(['hour', 'week'], { description: 'hour, by minutes, or week, by hours.' }));
-const days = Type.Optional(
-  wholeNumber(1, administration.daysMax, { description: 'How far back. Default: 7.' }),
-);
+const span = optional(oneOf(['hour', 'week'], 'hour, by minutes, or week, by hours.'));
+const days = optional(wholeNumber(1, administration.daysMax, { description: 'How far back. Default: 7.' }));
 const remedy = 'choose a shorter period';
 
 export const trafficCommands = {
@@ -35,7 +33,7 @@ export const trafficCommands = {
     may: everyone,
     http: 'GET /accounts/:account_id/traffic',
     given: {
-      app_id: Type.Optional(Type.String({ description: 'Only those of this environment.' })),
+      app_id: optional(text('Only those of this environment.')),
       span,
     },
     takesTurns: true,
@@ -98,7 +96,7 @@ export const trafficCommands = {
       'POST /environments/:app_id/event-properties': 'readEventProperties',
     },
     given: {
-      event: Type.String({ maxLength: lengths.eventMax, description: 'The name of the event.' }),
+      event: text('The name of the event.', { maxLength: lengths.eventMax }),
       days,
     },
     takesTurns: true,
@@ -133,7 +131,7 @@ export const trafficCommands = {
     summary: 'The latest 20 events since a place, and the next place',
     may: integrators,
     http: 'GET /environments/:app_id/live',
-    given: { place: Type.String({ description: 'The place in the previous answer.' }) },
+    given: { place: text('The place in the previous answer.') },
     takesTurns: true,
     run: (context, { app_id, place }) => readLive(context, app_id, place),
   }),

@@ -3,9 +3,9 @@
 import { bodies, deletions, lengths } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
-import { Type } from '../../contract/typebox.js';
+import { flag, optional, Type, text } from '../../contract/typebox.js';
 import { checkOpenCase } from '../cases.js';
-import { does, optional, shows, text } from '../command.js';
+import { does, shows } from '../command.js';
 import { listExportsOf, requestExport } from '../exports.js';
 import { showRequestsOf, showSimilarEverywhere, showUserEverywhere } from '../user-everywhere.js';
 import {
@@ -19,13 +19,13 @@ import {
 
 /** A user of an environment, named by exactly one of these. Sent in a body, since proxies log URLs. */
 const user = {
-  identity: optional,
-  user_id: Type.Optional(Type.Unsafe<number | string>({ type: ['integer', 'string'] })),
-  anonymous_id: optional,
+  identity: optional(text()),
+  user_id: optional(Type.Unsafe<number | string>({ type: ['integer', 'string'] })),
+  anonymous_id: optional(text()),
 };
 const users = {
   users: exportSchema.properties.users,
-  case_id: Type.Optional(Type.String({ description: 'The open case to which it belongs.' })),
+  case_id: optional(text('The open case to which it belongs.')),
 };
 /** What a look-up and the time line have in common. */
 const manyUsers = { checkedInside: ['users'], bodyBytesMax: bodies.adminListBytesMax };
@@ -38,11 +38,10 @@ export const userCommands = {
     http: 'POST /environments/:app_id/user',
     given: {
       ...user,
-      events: Type.Optional(
-        Type.Boolean({
-          description:
-            'false: without `events`, whose counts may take seconds for a user with very many. Default: true.',
-        }),
+      events: optional(
+        flag(
+          'false: without `events`, whose counts may take seconds for a user with very many. Default: true.',
+        ),
       ),
     },
     takesTurns: true,
@@ -61,7 +60,7 @@ export const userCommands = {
     summary: 'Identities in any environment that are the same in lower case and without surrounding blanks',
     may: privacyOfficers,
     http: 'POST /accounts/:account_id/user/similar',
-    given: { identity: text },
+    given: { identity: text() },
     takesTurns: true,
     run: (context, { account_id, identity }) => showSimilarEverywhere(context, account_id, { identity }),
   }),
@@ -85,7 +84,7 @@ export const userCommands = {
     summary: 'Other identities that are the same in lower case and without surrounding blanks',
     may: privacyOfficers,
     http: 'POST /environments/:app_id/user/similar',
-    given: { identity: text },
+    given: { identity: text() },
     takesTurns: true,
     run: (context, { app_id, identity }) => showSimilarUsers(context, app_id, { identity }),
   }),
@@ -95,10 +94,8 @@ export const userCommands = {
     http: 'POST /environments/:app_id/user/events',
     given: {
       ...user,
-      event: Type.Optional(
-        Type.String({ maxLength: lengths.eventMax, description: 'Only events of this name.' }),
-      ),
-      cursor: Type.Optional(Type.String({ description: 'The cursor of the previous page.' })),
+      event: optional(text('Only events of this name.', { maxLength: lengths.eventMax })),
+      cursor: optional(text('The cursor of the previous page.')),
     },
     takesTurns: true,
     run: (context, { app_id, event, cursor, ...named }) =>
@@ -120,13 +117,10 @@ export const userCommands = {
       http: { 'POST /accounts/:account_id/user_suppression': 'suppressUsersOfAccount' },
       given: {
         ...users,
-        suppress: Type.Boolean({
-          description: 'true: from now on no record about them is stored. false: they are free again.',
-        }),
-        reference: Type.Optional(
-          Type.String({
+        suppress: flag('true: from now on no record about them is stored. false: they are free again.'),
+        reference: optional(
+          text('Why, such as a ticket, for the audit log. It is kept, so it must not name a user.', {
             maxLength: deletions.referenceMax,
-            description: 'Why, such as a ticket, for the audit log. It is kept, so it must not name a user.',
           }),
         ),
       },
