@@ -1,10 +1,10 @@
 // Calls the administration: /admin/v1 of the server that the page came from.
 
-import type { Answer } from './commands.js';
+import type { Answer, Right } from './commands.js';
 import { accounts, person, secondFactorIsRequired, sessionHasEnded } from './session.js';
 import { sentenceOf } from './words.js';
 
-export type { Account, Deletion, EnvironmentOfList, FoundRows, Person } from './commands.js';
+export type { Account, Answer, Deletion, EnvironmentOfList, FoundRows, Person } from './commands.js';
 
 /** A refusal in the service's words, or the failure to get an answer. */
 export class ApiError extends Error {
@@ -26,8 +26,14 @@ export class ApiError extends Error {
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Settles with the answer; rejects with ApiError. If the session has ended, shows the sign-in. */
-export async function call<Result>(method: Method, path: string, body?: object): Promise<Result> {
+/**
+ * Settles with the answer, which is that of the command `Name`; rejects with ApiError. If the session has ended, shows the sign-in.
+ */
+export async function call<Name extends Right>(
+  method: Method,
+  path: string,
+  body?: object,
+): Promise<Answer<Name>> {
   const asker = person.value;
   const noAnswer = () => {
     throw new ApiError(0, 'The service does not answer.');
@@ -45,7 +51,7 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const answer: Readonly<Record<string, unknown>> = await response
     .json()
     .catch(response.ok ? noAnswer : () => ({}));
-  if (response.ok) return answer as Result;
+  if (response.ok) return answer as Answer<Name>;
   const { message } = (answer.err ?? {}) as { message?: string };
   // If somebody else has signed in since the request was sent, the answer does not concern their session.
   if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
@@ -59,7 +65,7 @@ export async function call<Result>(method: Method, path: string, body?: object):
 
 /** Loads the accounts again, with their environments and settings. */
 export async function reloadAccounts(): Promise<Answer<'listAccounts'>> {
-  const loaded = await call<Answer<'listAccounts'>>('GET', '/accounts');
+  const loaded = await call<'listAccounts'>('GET', '/accounts');
   accounts.value = loaded;
   return loaded;
 }

@@ -3,7 +3,6 @@
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { ApiError, call, type Person, reloadAccounts } from './api.js';
-import type { Answer } from './commands.js';
 import { desk, FirstSecondFactor, loadAhead, pages, rest } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
@@ -20,7 +19,7 @@ import { Invitation, SignIn } from './sign-in.js';
 
 function App() {
   const session = useLoad(person.value === undefined ? '/session' : undefined, async () => {
-    const found = await call<Answer<'showSession'>>('GET', '/session');
+    const found = await call<'showSession'>('GET', '/session');
     singleSignOn.value = found.single_sign_on;
     person.value = found.person;
     return found;

@@ -1,8 +1,7 @@
 // Signing in, and the page of an invitation.
 
 import { useState } from 'preact/hooks';
-import { ApiError, call } from './api.js';
-import type { Answer } from './commands.js';
+import { type Answer, ApiError, call } from './api.js';
 import { goAway } from './parts/draft.js';
 import { CodeField, Field, useField } from './parts/fields.js';
 import { Form } from './parts/form.js';
@@ -27,7 +26,7 @@ export function SignIn() {
   const work = async () => {
     try {
       enter(
-        await call<Begun>('POST', '/session', {
+        await call<'signIn'>('POST', '/session', {
           email: email.value,
           password: password.value,
           ...(code === undefined ? {} : { code }),
@@ -80,14 +79,15 @@ function whyNotSignedOn(): string {
   return refusals.get(new URLSearchParams(location.search).get('sign_on')) ?? '';
 }
 
-type Invited = Answer<'showInvitation'>;
-
 export function Invitation() {
   const invitation = hash.value;
   const password = useField('');
-  const found = useLoad(invitation, () => call<Invited>('POST', '/invitation', { invitation }));
+  const found = useLoad(invitation, () => call<'showInvitation'>('POST', '/invitation', { invitation }));
   const work = async () => {
-    const begun = await call<Begun>('POST', '/invitation/accept', { invitation, password: password.value });
+    const begun = await call<'acceptInvitation'>('POST', '/invitation/accept', {
+      invitation,
+      password: password.value,
+    });
     // The link is used up, so it should not stay in the history.
     history.replaceState(null, '', '/');
     go('/');

@@ -5,6 +5,7 @@ import { type DeletionState, deletionStates } from './deletion-states.js';
 import {
   deletionCertificateSchema,
   deletionPreviewSchema,
+  deletionProposedSchema,
   deletionSubmittedSchema,
   deletionUsersSchema,
   suppressedSchema,
@@ -332,7 +333,7 @@ export const administrationAnswers = {
   listDeletionUsers: deletionUsersSchema,
   showCertificate: deletionCertificateSchema,
   endDeletion: deletion,
-  submitDeletion: deletionSubmittedSchema,
+  submitDeletion: anyOf([deletionSubmittedSchema, deletionProposedSchema]),
   previewDeletion: deletionPreviewSchema,
   listExports: objects({
     user_export_id: text(),

@@ -1,7 +1,7 @@
 // Lines of the audit log in words: who did what. The reader can save all of them as a file.
 
-import { call, withQuery } from '../api.js';
-import { type Answer, actionText } from '../commands.js';
+import { type Answer, call, withQuery } from '../api.js';
+import { actionText } from '../commands.js';
 import { ActionButton } from '../parts/form.js';
 import { DownloadAll, Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
@@ -61,7 +61,7 @@ export function AuditLines(props: {
   const { of, caption, file, empty } = props;
   const load = (oldest?: AuditEntry) => {
     const place = { before: oldest?.at, before_id: oldest?.id };
-    return call<Answer<'listAudit'>>('GET', withQuery('/audit', { ...of, ...place }));
+    return call<'listAudit'>('GET', withQuery('/audit', { ...of, ...place }));
   };
   const next = (page: Answer<'listAudit'>) => (page.length < perPage ? undefined : page.at(-1));
   const log = usePages(withQuery('', of), load, next);

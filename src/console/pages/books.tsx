@@ -1,7 +1,6 @@
 // The books of an environment: what happened to every record that it accepted on a day.
 
-import { type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type EnvironmentOfList, part } from '../api.js';
 import { Field, useField } from '../parts/fields.js';
 import { Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -24,7 +23,7 @@ const terms = {
 export function Books({ environment }: { readonly environment: EnvironmentOfList }) {
   const day = useField(() => new Date().toISOString().slice(0, 10));
   const isDay = /^\d{4}-\d{2}-\d{2}$/.test(day.value);
-  const books = useResource<Day>(
+  const books = useResource<'showLedger'>(
     isDay ? `/environments/${part(environment.app_id)}/ledger?day=${day.value}` : undefined,
     everyMs,
   );

@@ -2,7 +2,6 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field, useField } from '../parts/fields.js';
 import { ActionButton, Form } from '../parts/form.js';
@@ -12,7 +11,7 @@ import { may } from '../session.js';
 
 export function Callback({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/callback`;
-  const callback = useResource<Answer<'showCallback'>>(path);
+  const callback = useResource<'showCallback'>(path);
   const url = useField('');
   const [secret, setSecret] = useState('');
   const [said, setSaid] = useState('');
@@ -41,10 +40,7 @@ export function Callback({ account }: { readonly account: Account }) {
                     small
                     work={async () => {
                       setSaid('');
-                      const { delivered, answer, error } = await call<Answer<'testCallback'>>(
-                        'POST',
-                        `${path}/test`,
-                      );
+                      const { delivered, answer, error } = await call<'testCallback'>('POST', `${path}/test`);
                       setSaid(
                         delivered
                           ? `It answered ${answer}: the call was taken.`
@@ -79,7 +75,7 @@ export function Callback({ account }: { readonly account: Account }) {
           submit="Set callback"
           inline
           work={async () => {
-            const created = await call<Answer<'setCallback'>>('PUT', path, { url: url.value.trim() });
+            const created = await call<'setCallback'>('PUT', path, { url: url.value.trim() });
             setSecret(created.secret);
             url.set('');
             setSaid('');

@@ -20,7 +20,7 @@ export function CaseFile(props: {
 }) {
   const { account, id, close } = props;
   const path = `/accounts/${part(account.account_id)}/cases/${part(id)}`;
-  const found = useResource<Case>(path);
+  const found = useResource<'showCase'>(path);
   const change = (body: object) => call('PATCH', path, body).then(found.reload);
   return (
     <Dialog title={found.data === undefined ? 'Case' : `Case ${found.data.reference}`} close={close} wide>

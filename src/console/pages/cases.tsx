@@ -17,7 +17,7 @@ const everyMs = 10_000;
 export function Cases({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/cases`;
   const state = useField<Case['state']>('open');
-  const cases = useResource<readonly Case[]>(`${path}?state=${state.value}`, everyMs);
+  const cases = useResource<'listCases'>(`${path}?state=${state.value}`, everyMs);
   const [isAdding, setIsAdding] = useState(false);
   const [shown, setShown] = useState<string | undefined>(undefined);
   return (

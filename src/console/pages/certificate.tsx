@@ -1,8 +1,7 @@
 // Certificates of deletions: a page to print, and a page where anybody can check whether a certificate is genuine.
 
 import { useEffect, useState } from 'preact/hooks';
-import { type Account, ApiError, call, part, withQuery } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, ApiError, call, part, withQuery } from '../api.js';
 import { Button } from '../parts/form.js';
 import { Brand } from '../parts/icons.js';
 import { Facts, Help, Loaded, Problem, Time } from '../parts/parts.js';
@@ -30,7 +29,7 @@ async function submitterOf({
   const kind = submitters[submitted_by ?? 'api_key'];
   if (!may('listAudit')) return kind;
   const query = { account_id, action: 'submit_deletion', deletion_request_id: id };
-  const lines = await call<Answer<'listAudit'>>('GET', withQuery('/audit', query));
+  const lines = await call<'listAudit'>('GET', withQuery('/audit', query));
   const [line] = lines.filter(({ outcome }) => outcome === 'done');
   return line?.actor === 'person' ? line.actor_name : kind;
 }
@@ -40,8 +39,8 @@ export function CertificatePage() {
   const id = hash.value;
   const loaded = useLoad(id, async () => {
     const [signed, accounts] = await Promise.all([
-      call<Signed>('GET', `/deletions/${part(id)}/certificate`),
-      call<Answer<'listAccounts'>>('GET', '/accounts'),
+      call<'showCertificate'>('GET', `/deletions/${part(id)}/certificate`),
+      call<'listAccounts'>('GET', '/accounts'),
     ]);
     const account = accounts.find(({ account_id }) => account_id === signed.certificate.account_id);
     return { signed, account, asker: await submitterOf(signed.certificate) };

@@ -1,7 +1,6 @@
 // Data quality: which records of an environment were refused, corrected or ignored.
 
-import { type Account, type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, type EnvironmentOfList, part } from '../api.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
 import { useField } from '../parts/fields.js';
@@ -39,10 +38,10 @@ export function DataQuality({ account }: { readonly account: Account }) {
 
 function OfEnvironment({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(environment.app_id)}`;
-  const rejected = useResource<Answer<'listRejected'>>(`${path}/rejected`, everyMs);
-  const stats = useResource<Answer<'showStats'>>(`${path}/stats`, everyMs);
+  const rejected = useResource<'listRejected'>(`${path}/rejected`, everyMs);
+  const stats = useResource<'showStats'>(`${path}/stats`, everyMs);
   const span = useField<Span>('week');
-  const rejections = useResource<Rejections>(
+  const rejections = useResource<'showRejections'>(
     `${path}/rejections?span=${span.value}`,
     chartEveryMs[span.value],
   );

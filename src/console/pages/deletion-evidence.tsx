@@ -1,7 +1,6 @@
 // What a deletion has found: rows by environment and table, what was counted for each of its users, and its certificate.
 
-import { type Account, call, type Deletion, part, withQuery } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, call, type Deletion, part, withQuery } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Button } from '../parts/form.js';
 import { DownloadAll, Pages, usePages } from '../parts/paged.js';
@@ -20,7 +19,7 @@ export function Evidence(props: {
   const { account, close } = props;
   const path = `/deletions/${part(props.deletion.deletion_request_id)}`;
   // The deletion may have progressed since the list was loaded.
-  const { data: deletion = props.deletion } = useResource<Deletion>(path);
+  const { data: deletion = props.deletion } = useResource<'showDeletion'>(path);
   const isComplete = deletion.status === 'complete';
   return (
     <Dialog title="Evidence of a deletion" close={close}>
@@ -88,7 +87,7 @@ function timeOf(at: string | undefined) {
 /** What was counted for each user. No names are kept, so users are shown by their places in the list that was submitted. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const next = ({ cursor }: Page) => cursor;
-  const load = (cursor?: string) => call<Page>('GET', withQuery(`${path}/users`, { cursor }));
+  const load = (cursor?: string) => call<'listDeletionUsers'>('GET', withQuery(`${path}/users`, { cursor }));
   const counted = usePages(path, load, next);
   const isExpired = Date.parse(deletion.evidence_until ?? '') <= Date.now();
   if (isExpired) return <p class="muted">What was found of each user is kept for 30 days only.</p>;

@@ -2,7 +2,6 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, withQuery } from '../api.js';
-import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
 import { Choice, Field, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
@@ -25,7 +24,7 @@ export function Deletions({ account }: { readonly account: Account }) {
   const of = { account_id: account.account_id, state: state.value, reference };
   const deletions = usePages(
     withQuery('', of),
-    (cursor?: string) => call<Answer<'listDeletions'>>('GET', withQuery('/deletions', { ...of, cursor })),
+    (cursor?: string) => call<'listDeletions'>('GET', withQuery('/deletions', { ...of, cursor })),
     ({ cursor }) => cursor,
     everyMs,
   );

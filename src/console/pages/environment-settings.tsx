@@ -3,8 +3,7 @@
 
 import { useState } from 'preact/hooks';
 import { type LimitName, rateLimits } from '../../contract/limits.js';
-import { call, type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, call, type EnvironmentOfList, part } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Check, Choice, Field, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
@@ -27,7 +26,7 @@ export function EnvironmentSettings(props: {
   readonly close: () => void;
 }) {
   const { environment, changed, close } = props;
-  const settings = useResource<SettingsOf>(`/environments/${part(environment.app_id)}`);
+  const settings = useResource<'showEnvironment'>(`/environments/${part(environment.app_id)}`);
   return (
     <Dialog title={`Settings of ${environment.name}`} close={close}>
       <Loaded from={settings}>

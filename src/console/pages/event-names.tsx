@@ -1,8 +1,7 @@
 // Which events an environment has sent recently, and what their properties look like.
 
 import { useState } from 'preact/hooks';
-import { call, type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, call, type EnvironmentOfList, part } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
 import { Button } from '../parts/form.js';
@@ -30,7 +29,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
   const days = useField<'1' | '7' | '30'>('7');
   const wanted = useField('');
   const [shown, setShown] = useState<string | undefined>(undefined);
-  const names = useResource<Answer<'listEventNames'>>(`${path}/event-names?days=${days.value}`);
+  const names = useResource<'listEventNames'>(`${path}/event-names?days=${days.value}`);
   return (
     <section class="card">
       <div class="head">
@@ -111,7 +110,7 @@ type PropertiesOf = { readonly path: string; readonly event: string; readonly da
 
 /** Requested by POST, since the name may be too long for a URL. */
 function Properties({ path, ...of }: PropertiesOf) {
-  const load = () => call<Answer<'listEventProperties'>>('POST', path, of);
+  const load = () => call<'listEventProperties'>('POST', path, of);
   const properties = useLoad(`${path} ${of.days} ${of.event}`, load);
   return (
     <Loaded from={properties}>

@@ -2,7 +2,6 @@
 
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
@@ -26,7 +25,7 @@ function pathOf({ account_id }: Account): string {
 }
 
 export function Exports({ account }: { readonly account: Account }) {
-  const exports = useResource<Answer<'listExports'>>(pathOf(account), everyMs);
+  const exports = useResource<'listExports'>(pathOf(account), everyMs);
   const form = `${account.account_id} export`;
   const adding = useDraft(form, false);
   const zone = useField(ownZone);

@@ -1,8 +1,7 @@
 // The rows that ClickHouse refused, for operators, who can send them again once the cause is corrected.
 
 import { useState } from 'preact/hooks';
-import { call } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, call } from '../api.js';
 import { Form } from '../parts/form.js';
 import { amountText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -22,7 +21,7 @@ function sentText({ retried, left }: Sent): string {
 }
 
 export function FailedRows() {
-  const failed = useResource<Answer<'listFailed'>>('/failed');
+  const failed = useResource<'listFailed'>('/failed');
   const [sent, setSent] = useState<Sent | undefined>(undefined);
   return (
     <section class="card">
@@ -49,7 +48,7 @@ export function FailedRows() {
                 submit="Send again"
                 inline
                 work={async () => {
-                  setSent(await call<Sent>('POST', '/failed/retry'));
+                  setSent(await call<'retryFailed'>('POST', '/failed/retry'));
                   failed.reload();
                 }}
               >

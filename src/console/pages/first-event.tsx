@@ -1,8 +1,7 @@
 // The first event of an environment: shows programs that send one, until it has arrived.
 
 import { useEffect, useState } from 'preact/hooks';
-import { type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type EnvironmentOfList, part } from '../api.js';
 import { Choice, useField } from '../parts/fields.js';
 import { Copy } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -19,7 +18,7 @@ export function FirstEvent({ environment }: { readonly environment: EnvironmentO
   const [first, setFirst] = useState<First | undefined>(undefined);
   const chosen = useField('0');
   const path = `/environments/${part(environment.app_id)}/first-event`;
-  const { data } = useResource<First>(first?.event ? undefined : path, everyMs);
+  const { data } = useResource<'showFirstEvent'>(first?.event ? undefined : path, everyMs);
   useEffect(() => {
     if (data === undefined) return;
     setFirst(data);

@@ -1,8 +1,7 @@
 // Live: some of the events that arrive in an environment now, the way to the Event Visualizer for one device, and the demo.
 
 import { useRef, useState } from 'preact/hooks';
-import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Events } from '../parts/events.js';
 import { ActionButton, Button } from '../parts/form.js';
@@ -58,7 +57,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   const [ended, setEnded] = useState('');
   const look = async () => {
     const from = place.current;
-    const page = await call<Page>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
+    const page = await call<'showLive'>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
       // The service stops answering after a while; the reader then has to start again.
       if (error instanceof ApiError && !error.isTemporary) {
         place.current = '';
@@ -79,7 +78,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   // After a pause, the list continues where it was. A new place reaches back some seconds, so the list then starts again.
   const begin = async () => {
     if (place.current === '') {
-      const begun = await call<Answer<'watchLive'>>('POST', path);
+      const begun = await call<'watchLive'>('POST', path);
       place.current = begun.place;
       setEvents([]);
       setArrived(0);

@@ -11,9 +11,6 @@ import { Button, Form } from '../parts/form.js';
 import { amountText } from '../parts/parts.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers } from '../parts/user-list-form.js';
 
-/** The answer to a submission: the deletion begins, or waits for a second person. */
-type Submitted = { readonly status: string };
-
 type FormProps = { readonly account: Account; readonly close: () => void };
 
 /** The dialog. Escape closes it and keeps what was entered; Cancel forgets it. */
@@ -40,13 +37,17 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
   const submit = async (signal: AbortSignal) => {
     let wait = waiting;
     const isDone = await users.send(signal, async (some, number) => {
-      const answer = await call<Submitted>('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
-        users: some,
-        ...inCase,
-        ...(requests === 1 ? {} : { of_users: list.users.length }),
-        ...(suppress.value ? { suppress: true } : {}),
-        ...(named === '' ? {} : { reference: referenceOf(named, number, requests) }),
-      });
+      const answer = await call<'submitDeletion'>(
+        'POST',
+        `/accounts/${part(account.account_id)}/user_deletion`,
+        {
+          users: some,
+          ...inCase,
+          ...(requests === 1 ? {} : { of_users: list.users.length }),
+          ...(suppress.value ? { suppress: true } : {}),
+          ...(named === '' ? {} : { reference: referenceOf(named, number, requests) }),
+        },
+      );
       if (answer.status !== 'awaits_confirmation') return;
       wait += some.length;
       proposed.set({ of, users: wait });

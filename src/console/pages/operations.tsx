@@ -1,6 +1,6 @@
 // Operations: what waits to be stored, the processes, the shards and stores, and the rows that ClickHouse refused. For operators.
 
-import type { Answer } from '../commands.js';
+import type { Answer } from '../api.js';
 import { amountText, bytesText, durationText, Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -17,7 +17,7 @@ export function Operations() {
       <Help page="deploy/RUNBOOK.md" about="running the service">
         What runs, and what waits. The runbook says what to do when something fails.
       </Help>
-      <Loaded from={useResource<Parts>('/deployment', everyMs)}>
+      <Loaded from={useResource<'showDeployment'>('/deployment', everyMs)}>
         {(data) => (
           <>
             <Backlog parts={data} />

@@ -1,7 +1,6 @@
 // Overview: whether all is well, what needs attention, how many records arrive, and which were refused.
 
-import { type Account, part, withQuery } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, part, withQuery } from '../api.js';
 import type { Line } from '../parts/chart.js';
 import { Choice, useField } from '../parts/fields.js';
 import { later } from '../parts/later.js';
@@ -24,12 +23,15 @@ const chartEveryMs = { hour: 30_000, week: 60_000 } as const;
 
 export function Overview({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}`;
-  const overview = useResource<Answer<'showOverview'>>(`${path}/overview`, everyMs);
+  const overview = useResource<'showOverview'>(`${path}/overview`, everyMs);
   const appId = useField('');
   const span = useField<Span>('hour');
   const trafficOf = (span: Span) => withQuery(`${path}/traffic`, { span, app_id: appId.value });
-  const week = useResource<Traffic>(trafficOf('week'), chartEveryMs.week);
-  const hour = useResource<Traffic>(span.value === 'hour' ? trafficOf('hour') : undefined, chartEveryMs.hour);
+  const week = useResource<'showTraffic'>(trafficOf('week'), chartEveryMs.week);
+  const hour = useResource<'showTraffic'>(
+    span.value === 'hour' ? trafficOf('hour') : undefined,
+    chartEveryMs.hour,
+  );
   const environment = account.environments.find(({ app_id, main }) =>
     appId.value === '' ? main : app_id === appId.value,
   );

@@ -2,7 +2,6 @@
 
 import { useState } from 'preact/hooks';
 import { call, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field, useField } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -26,7 +25,7 @@ function browserOf(agent: string): string {
 }
 
 export function OwnAccess() {
-  const sessions = useResource<Answer<'listSessions'>>('/sessions');
+  const sessions = useResource<'listSessions'>('/sessions');
   const signsOn = person.value?.signs_on === true;
   return (
     <section class="card">

@@ -3,7 +3,6 @@
 import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field, useField } from '../parts/fields.js';
@@ -110,16 +109,18 @@ export function PersonActions(props: {
             }
             confirm="Delete this user"
             work={async () => {
-              const { status, deletion_request_id: id } = await call<
-                Omit<Answer<'submitDeletion'>, 'status'> & { status: string }
-              >('POST', `${of}/user_deletion`, { users, ...inCase });
-              if (status === 'awaits_confirmation')
+              const answer = await call<'submitDeletion'>('POST', `${of}/user_deletion`, {
+                users,
+                ...inCase,
+              });
+              if (answer.status === 'awaits_confirmation')
                 return setSaid(
                   'The deletion is proposed. It begins once another privacy officer has also found this user by the same name and submitted the deletion, within 7 days.',
                 );
               setSaid('The deletion is submitted. Below you see when it is complete.');
               // The request is submitted even if it cannot be shown now: the list of deletions has it.
-              await call<Deletion>('GET', `/deletions/${part(id)}`).then(submitted, () => undefined);
+              const path = `/deletions/${part(answer.deletion_request_id)}`;
+              await call<'showDeletion'>('GET', path).then(submitted, () => undefined);
             }}
           />
         )}

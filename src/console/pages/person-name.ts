@@ -1,6 +1,6 @@
 // The names of a person who was looked up.
 
-import type { Answer } from '../commands.js';
+import type { Answer } from '../api.js';
 
 export type FoundPerson = Answer<'lookUpUserEverywhere'>;
 export type NameOfPerson = FoundPerson['names'][number];

@@ -2,8 +2,7 @@
 // concern them.
 
 import { useState } from 'preact/hooks';
-import { type Account, call, type Deletion, part, withQuery } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, call, type Deletion, part, withQuery } from '../api.js';
 import { ActionButton, Button } from '../parts/form.js';
 import { amountText, Loaded, Time } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
@@ -122,9 +121,7 @@ function Why({ account, since }: { readonly account: Account; readonly since: st
     since: from,
     until: since,
   };
-  const { data = [] } = useResource<Answer<'listAudit'>>(
-    may('listAudit') ? withQuery('/audit', of) : undefined,
-  );
+  const { data = [] } = useResource<'listAudit'>(may('listAudit') ? withQuery('/audit', of) : undefined);
   const suppressing = data.filter(
     ({ action, details }) => action === 'suppress_users' || 'suppress' in details,
   );
@@ -204,7 +201,7 @@ function Similar(props: {
 }) {
   const { path, asked } = props;
   const { data } = useLoad(`${path} ${JSON.stringify(asked)} similar`, () =>
-    call<Answer<'findSimilarUsersEverywhere'>>('POST', `${path}/similar`, asked),
+    call<'findSimilarUsersEverywhere'>('POST', `${path}/similar`, asked),
   );
   if (data === undefined || data.similar.length === 0) return null;
   return (
@@ -236,7 +233,7 @@ function Requests(props: {
 }) {
   const { path, asked, submitted } = props;
   const requests = useLoad(`${path} ${JSON.stringify(asked)} requests`, () =>
-    call<Answer<'findRequestsOfUser'>>('POST', `${path}/requests`, asked),
+    call<'findRequestsOfUser'>('POST', `${path}/requests`, asked),
   );
   return (
     <section class="card" aria-label="Requests that concern the user">
@@ -281,7 +278,7 @@ function Progress({ of }: { readonly of: Deletion }) {
   const { data } = useLoad(
     complete === undefined ? of.deletion_request_id : undefined,
     async () => {
-      const now = await call<Deletion>('GET', `/deletions/${part(of.deletion_request_id)}`);
+      const now = await call<'showDeletion'>('GET', `/deletions/${part(of.deletion_request_id)}`);
       if (now.status === 'complete') setComplete(now);
       return now;
     },

@@ -1,7 +1,6 @@
 // Deletions that wait for a second privacy officer.
 
 import { type Account, call, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -11,7 +10,7 @@ const everyMs = 5_000;
 /** The proposals; shows nothing while there are none. */
 export function Proposals({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/deletion_proposals`;
-  const proposals = useResource<Answer<'listProposals'>>(path, everyMs);
+  const proposals = useResource<'listProposals'>(path, everyMs);
   if (proposals.data === undefined || proposals.data.length === 0) return null;
   return (
     <section class="card">

@@ -51,7 +51,7 @@ export function SecondFactor({ open = false }: { readonly open?: boolean }) {
         <Form
           label="Set up a second factor"
           submit="Set up second factor"
-          work={async () => setOffered(await call('POST', '/second_factor'))}
+          work={async () => setOffered(await call<'offerSecondFactor'>('POST', '/second_factor'))}
         />
       ) : (
         <Form

@@ -2,8 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { type Account, call, type EnvironmentOfList, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, call, type EnvironmentOfList, part } from '../api.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field, useField } from '../parts/fields.js';
@@ -70,13 +69,13 @@ function nameOf({ name }: { readonly name: string }): string {
 function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
   const { app_id } = environment;
   const path = `/environments/${part(app_id)}`;
-  const keys = useResource<Answer<'listKeys'>>(`${path}/keys`);
+  const keys = useResource<'listKeys'>(`${path}/keys`);
   const name = useField('');
   const [secret, setSecret] = useState('');
   const [rotating, setRotating] = useState<ApiKey | undefined>(undefined);
   const create = async () => {
     const taken = new Set(keys.data?.map((key) => key.name));
-    const { api_key } = await call<Answer<'createKey'>>('POST', `${path}/key`, {
+    const { api_key } = await call<'createKey'>('POST', `${path}/key`, {
       name: name.value.trim() || unusedName(taken),
     });
     setSecret(api_key);
@@ -183,7 +182,7 @@ function Rotate(props: {
         submit="Rotate key"
         cancel={props.close}
         work={async () => {
-          const { api_key } = await call<Answer<'rotateKey'>>('PUT', `${props.path}/key`, {
+          const { api_key } = await call<'rotateKey'>('PUT', `${props.path}/key`, {
             name: props.apiKey.name,
             ...(overlap.value === '' ? {} : { overlap: overlap.value }),
           });
@@ -210,8 +209,8 @@ function Rotate(props: {
 function Writing(props: { readonly environment: EnvironmentOfList; readonly choice: ComponentChildren }) {
   const { app_id, name } = props.environment;
   const path = `/environments/${part(app_id)}`;
-  const settings = useResource<Answer<'showEnvironment'>>(path);
-  const keys = useResource<Answer<'listWriteKeys'>>(`${path}/write-keys`);
+  const settings = useResource<'showEnvironment'>(path);
+  const keys = useResource<'listWriteKeys'>(`${path}/write-keys`);
   const newName = useField('');
   const [secret, setSecret] = useState('');
   const change = (body: object) => call('PATCH', path, body).then(settings.reload);
@@ -289,7 +288,7 @@ function Writing(props: { readonly environment: EnvironmentOfList; readonly choi
           submit="Create write key"
           inline
           work={async () => {
-            const created = await call<Answer<'createWriteKey'>>('POST', `${path}/write-keys`, {
+            const created = await call<'createWriteKey'>('POST', `${path}/write-keys`, {
               name: newName.value.trim(),
             });
             setSecret(created.write_key);

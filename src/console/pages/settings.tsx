@@ -12,7 +12,6 @@ import {
   reloadAccounts,
   withQuery,
 } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
@@ -143,7 +142,7 @@ function Environments({ account }: { readonly account: Account }) {
 
 function People({ account }: { readonly account: Account }) {
   const isOperator = person.value?.role === 'operator';
-  const people = useResource<Answer<'listPeople'>>(
+  const people = useResource<'listPeople'>(
     withQuery('/people', { account_id: isOperator ? undefined : account.account_id }),
   );
   const email = useField('');
@@ -151,7 +150,7 @@ function People({ account }: { readonly account: Account }) {
   const [link, setLink] = useState<{ readonly email: string; readonly url: string } | undefined>(undefined);
   const invite = async ({ email, role, account_id }: Pick<Person, 'email' | 'role' | 'account_id'>) => {
     const given = { email, role, account_id: account_id ?? undefined };
-    setLink(await call<Answer<'invitePerson'>>('POST', '/people', given));
+    setLink(await call<'invitePerson'>('POST', '/people', given));
     people.reload();
   };
   const nameOfAccount = (id: string | null) =>

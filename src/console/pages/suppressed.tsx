@@ -4,7 +4,6 @@
 import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
@@ -17,7 +16,7 @@ import { AuditLines } from './audit-lines.js';
 
 export function Suppressed({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/user_suppression`;
-  const found = useResource<Answer<'showSuppressed'>>(path);
+  const found = useResource<'showSuppressed'>(path);
   const open = useDraft<'' | 'suppress' | 'lift'>(`${account.account_id} suppression`, '');
   const [changes, setChanges] = useState(0);
   return (

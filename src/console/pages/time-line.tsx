@@ -2,7 +2,6 @@
 
 import { useEffect } from 'preact/hooks';
 import { call } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Choice, useField } from '../parts/fields.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Properties } from '../parts/parts.js';
@@ -18,7 +17,7 @@ export function TimeLine(props: {
   const { path, asked, events, onShown } = props;
   const wanted = useField('');
   const load = (cursor?: string) =>
-    call<Answer<'readUserEvents'>>('POST', `${path}/events`, {
+    call<'readUserEvents'>('POST', `${path}/events`, {
       ...asked,
       ...(wanted.value === '' ? {} : { event: wanted.value.slice(1) }),
       ...(cursor === undefined ? {} : { cursor }),

@@ -2,15 +2,10 @@
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Loaded } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { TimeLine } from './time-line.js';
-
-type FoundUser = Answer<'lookUpUser'>;
-
-type EventCounts = Answer<'countUserEvents'>;
 
 export function UserDetails(props: {
   /** The environment's name. */
@@ -21,11 +16,11 @@ export function UserDetails(props: {
 }) {
   const { environment, path, asked } = props;
   const of = `${path} ${JSON.stringify(asked)}`;
-  const user = useLoad(of, () => call<FoundUser>('POST', path, { ...asked, events: false }));
+  const user = useLoad(of, () => call<'lookUpUser'>('POST', path, { ...asked, events: false }));
   // The events are requested first: alongside all other queries, ClickHouse would take three times as long for them.
   const [hasShown, setHasShown] = useState(false);
   const counts = useLoad(hasShown ? `${of} counts` : undefined, () =>
-    call<EventCounts>('POST', `${path}/event-counts`, asked),
+    call<'countUserEvents'>('POST', `${path}/event-counts`, asked),
   );
   return (
     <>

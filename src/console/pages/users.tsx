@@ -24,7 +24,7 @@ export function Users({ account }: { readonly account: Account }) {
   const lookUp = async (of: Asked) => {
     latest.current += 1;
     const own = latest.current;
-    const person = await call<FoundPerson>('POST', path, { [of.kind]: of.name });
+    const person = await call<'lookUpUserEverywhere'>('POST', path, { [of.kind]: of.name });
     if (own === latest.current) setAnswer({ of, person });
   };
   // The page must show the person whom the field names, and its buttons must act on that person.

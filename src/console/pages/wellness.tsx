@@ -1,7 +1,7 @@
 // Whether all is well, and what needs attention.
 
-import type { Answer } from '../commands.js';
-import { type Case, soonDays } from '../parts/case.js';
+import type { Answer } from '../api.js';
+import { soonDays } from '../parts/case.js';
 import { amountText, durationText, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
@@ -53,7 +53,7 @@ export function Wellness(props: {
 const deskEveryMs = 60_000;
 /** The cases that are overdue, and those that are due soon. */
 function DueCases({ path }: { readonly path: string }) {
-  const { data = [] } = useResource<readonly Case[]>(`${path}/cases`, deskEveryMs);
+  const { data = [] } = useResource<'listCases'>(`${path}/cases`, deskEveryMs);
   const soon = today(soonDays);
   const late = data.filter(({ due_on }) => due_on < today()).length;
   const near = data.filter(({ due_on }) => due_on <= soon).length - late;
@@ -71,7 +71,7 @@ function DueCases({ path }: { readonly path: string }) {
 
 /** Deletions that wait for a second privacy officer. */
 function Proposed({ path }: { readonly path: string }) {
-  const { data = [] } = useResource<Answer<'listProposals'>>(`${path}/deletion_proposals`, deskEveryMs);
+  const { data = [] } = useResource<'listProposals'>(`${path}/deletion_proposals`, deskEveryMs);
   if (data.length === 0) return null;
   return (
     <p>

@@ -1,8 +1,7 @@
 // The case to which an action belongs: the one that was chosen last, on this page or another one.
 
-import type { Account } from '../api.js';
+import type { Answer, Account } from '../api.js';
 import { part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { chosenCase, may } from '../session.js';
 import { Choice } from './fields.js';
 import { dayText } from './parts.js';
@@ -16,7 +15,7 @@ export const soonDays = 7;
 /** The field that chooses a case; absent while no case is open. `inCase`: the fields that name the case in a request. */
 export function useCase(account: Account) {
   const path = `/accounts/${part(account.account_id)}/cases`;
-  const { data: open = [] } = useResource<readonly Case[]>(may('listCases') ? path : undefined);
+  const { data: open = [] } = useResource<'listCases'>(may('listCases') ? path : undefined);
   const chosen = open.find(({ case_id }) => case_id === chosenCase.value);
   const field =
     open.length === 0 ? null : (

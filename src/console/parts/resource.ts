@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from '../api.js';
+import type { Right } from '../commands.js';
 
 export type Resource<Data> = {
   readonly data: Data | undefined;
@@ -14,9 +15,9 @@ export type Resource<Data> = {
 
 const retryMs = 3_000;
 
-/** Loads a path, or nothing without one. With `everyMs` it is reloaded regularly while the page is visible. */
-export function useResource<Data>(path: string | undefined, everyMs?: number): Resource<Data> {
-  return useLoad(path, () => call<Data>('GET', path ?? ''), everyMs);
+/** Loads the answer of the command `Name` from its path, or nothing without a path. With `everyMs` it is reloaded regularly while the page is visible. */
+export function useResource<Name extends Right>(path: string | undefined, everyMs?: number) {
+  return useLoad(path, () => call<Name>('GET', path ?? ''), everyMs);
 }
 
 /**

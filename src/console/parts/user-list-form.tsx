@@ -10,8 +10,7 @@ import {
   type UserKind,
   type UserList,
 } from '../../parsing/csv/user-list.js';
-import { type Account, ApiError, call, part } from '../api.js';
-import type { Answer } from '../commands.js';
+import { type Answer, type Account, ApiError, call, part } from '../api.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
@@ -278,7 +277,7 @@ export function PreviewOf(props: {
         setLookedUp(from);
         const some = list.users.slice(from, from + perPreviewMax);
         const path = `/accounts/${part(account.account_id)}/user_deletion`;
-        const found = await call<Preview>('POST', path, { users: some, dry_run: true, ...inCase });
+        const found = await call<'previewDeletion'>('POST', path, { users: some, dry_run: true, ...inCase });
         const unclear = found.unclear.map((each) => ({ ...each, place: each.place + from }));
         parts.push({ ...found, unclear });
       }
@@ -372,7 +371,7 @@ function Similar({ account, identity }: { readonly account: Account; readonly id
   if (found !== undefined) return <Names label={`Similar to ${identity}`} names={found} />;
   const look = async () => {
     const path = `/accounts/${part(account.account_id)}/user/similar`;
-    setFound((await call<Answer<'findSimilarUsersEverywhere'>>('POST', path, { identity })).similar);
+    setFound((await call<'findSimilarUsersEverywhere'>('POST', path, { identity })).similar);
   };
   return <ActionButton button="Which?" label={`Which are similar to ${identity}?`} small work={look} />;
 }

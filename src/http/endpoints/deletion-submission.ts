@@ -10,7 +10,7 @@ import { deletionSchema } from '../../contract/schemas.js';
 import type { Actor } from '../../registry/audit/audit.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { deletionTag } from '../openapi/deletion.js';
-import { ignoredHeader, inPath, json, operation, ref } from '../openapi/document.js';
+import { ignoredHeader, inPath, json, operation, ref, answer } from '../openapi/document.js';
 import { bodyGuard } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
@@ -55,17 +55,12 @@ export function deletionSubmissionRoute(options: SubmissionOptions): Route {
           'Unknown and repeated users are allowed. A deleted user who sends data again is a new user. With a reference, a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first, so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored yet, since those may merge the users with others. With `dry_run` nobody is suppressed.',
         body: json(ref('Deletion')),
         answers: {
-          201: {
-            description: 'Accepted; ask for its status.',
-            headers: ignoredHeader,
-            content: json(ref('DeletionSubmitted')),
-          },
-          200: {
-            description:
-              'If you submitted these users with this reference before: that request, with its current status. With dry_run: what would be found.',
-            headers: ignoredHeader,
-            content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
-          },
+          201: answer('Accepted; ask for its status.', 'DeletionSubmitted', ignoredHeader),
+          200: answer(
+            'If you submitted these users with this reference before: that request, with its current status. With dry_run: what would be found.',
+            { anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] },
+            ignoredHeader,
+          ),
         },
         refuses: refusalsOfSubmissions,
       },
@@ -117,11 +112,11 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
         parameters: [inPath('account_id')],
         body: json(deletionOfAccount),
         answers: {
-          201: { description: 'It is stored.', content: json(deletionSubmittedSchema) },
-          202: {
-            description: 'The account requires a second person, who has to submit the same list.',
-            content: json(deletionProposedSchema),
-          },
+          201: answer('It is stored.', deletionSubmittedSchema),
+          202: answer(
+            'The account requires a second person, who has to submit the same list.',
+            deletionProposedSchema,
+          ),
         },
         refuses: ['rate_limited', ...refusalsOfSubmissions],
       },

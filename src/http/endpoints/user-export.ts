@@ -28,6 +28,7 @@ import {
   type OpenApiPart,
   operation,
   ref,
+  answer,
 } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
@@ -112,11 +113,7 @@ const submitDoc = withUsers({
   description: 'It contains every record acknowledged before. Unknown and repeated users are allowed.',
   body: json(ref('Export')),
   answers: {
-    201: {
-      description: 'Accepted; ask for its status.',
-      headers: ignoredHeader,
-      content: json(ref('UserExport')),
-    },
+    201: answer('Accepted; ask for its status.', 'UserExport', ignoredHeader),
   },
   refuses: ['unknown'],
 });
@@ -125,7 +122,7 @@ const statusDoc = underToken({
   id: 'readExportStatus',
   summary: 'Whether an export can be read',
   parameters: [exportId],
-  answers: { 200: { description: 'Its status.', content: json(ref('UserExport')) } },
+  answers: { 200: answer('Its status.', 'UserExport') },
   refuses: ['not_found'],
 });
 

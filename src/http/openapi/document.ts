@@ -61,6 +61,12 @@ export function json(schema: object, examples: Examples = {}) {
   };
 }
 
+/** An answer in JSON. `schema`: its name in the document, or the schema itself. */
+export function answer(description: string, schema: string | object, headers?: object, examples?: Examples) {
+  const content = json(typeof schema === 'string' ? ref(schema) : schema, examples);
+  return { description, ...(headers && { headers }), content };
+}
+
 export type RefusalOptions = {
   /** Schemas to use instead of Error, by status. */
   readonly schemas?: Readonly<Record<number, object>>;
@@ -231,7 +237,7 @@ const ownRoute: Documented = {
     id: 'openapi',
     tag: ownTag.name,
     summary: 'This document',
-    answers: { 200: { description: 'An OpenAPI 3.1 document.', content: json({ type: 'object' }) } },
+    answers: { 200: answer('An OpenAPI 3.1 document.', { type: 'object' }) },
   }),
 };
 
