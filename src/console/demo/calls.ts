@@ -1,8 +1,8 @@
 // The calls of the library that were made in this tab, each with the time until its effect could be queried in ClickHouse, and the
 // users who made them.
 
-import type { Answer } from '../api.js';
 import { computed, signal } from '@preact/signals';
+import type { Answer } from '../api.js';
 
 export type Arrived = Pick<Answer<'showLive'>, 'events'> & {
   /** The users, as they are merged now. */

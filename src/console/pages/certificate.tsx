@@ -1,7 +1,7 @@
 // Certificates of deletions: a page to print, and a page where anybody can check whether a certificate is genuine.
 
 import { useEffect, useState } from 'preact/hooks';
-import { type Answer, type Account, ApiError, call, part, withQuery } from '../api.js';
+import { type Account, type Answer, ApiError, call, part, withQuery } from '../api.js';
 import { Button } from '../parts/form.js';
 import { Brand } from '../parts/icons.js';
 import { Facts, Help, Loaded, Problem, Time } from '../parts/parts.js';

@@ -1,6 +1,6 @@
 // Data quality: which records of an environment were refused, corrected or ignored.
 
-import { type Answer, type Account, type EnvironmentOfList, part } from '../api.js';
+import { type Account, type Answer, type EnvironmentOfList, part } from '../api.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
 import { useField } from '../parts/fields.js';

@@ -1,6 +1,6 @@
 // What a deletion has found: rows by environment and table, what was counted for each of its users, and its certificate.
 
-import { type Answer, type Account, call, type Deletion, part, withQuery } from '../api.js';
+import { type Account, type Answer, call, type Deletion, part, withQuery } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Button } from '../parts/form.js';
 import { DownloadAll, Pages, usePages } from '../parts/paged.js';

@@ -1,7 +1,7 @@
 // Live: some of the events that arrive in an environment now, the way to the Event Visualizer for one device, and the demo.
 
 import { useRef, useState } from 'preact/hooks';
-import { type Answer, type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
+import { type Account, type Answer, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Events } from '../parts/events.js';
 import { ActionButton, Button } from '../parts/form.js';

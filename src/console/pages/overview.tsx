@@ -1,6 +1,6 @@
 // Overview: whether all is well, what needs attention, how many records arrive, and which were refused.
 
-import { type Answer, type Account, part, withQuery } from '../api.js';
+import { type Account, type Answer, part, withQuery } from '../api.js';
 import type { Line } from '../parts/chart.js';
 import { Choice, useField } from '../parts/fields.js';
 import { later } from '../parts/later.js';

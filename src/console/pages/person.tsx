@@ -2,7 +2,7 @@
 // concern them.
 
 import { useState } from 'preact/hooks';
-import { type Answer, type Account, call, type Deletion, part, withQuery } from '../api.js';
+import { type Account, type Answer, call, type Deletion, part, withQuery } from '../api.js';
 import { ActionButton, Button } from '../parts/form.js';
 import { amountText, Loaded, Time } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { type Answer, type Account, call, type EnvironmentOfList, part } from '../api.js';
+import { type Account, type Answer, call, type EnvironmentOfList, part } from '../api.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field, useField } from '../parts/fields.js';

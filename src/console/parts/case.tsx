@@ -1,6 +1,6 @@
 // The case to which an action belongs: the one that was chosen last, on this page or another one.
 
-import type { Answer, Account } from '../api.js';
+import type { Account, Answer } from '../api.js';
 import { part } from '../api.js';
 import { chosenCase, may } from '../session.js';
 import { Choice } from './fields.js';

@@ -1,7 +1,7 @@
 // Events that have arrived, from the newest.
 
-import type { Answer } from '../api.js';
 import type { ComponentChildren } from 'preact';
+import type { Answer } from '../api.js';
 import { Properties } from './parts.js';
 import { Table } from './table.js';
 

@@ -10,7 +10,7 @@ import {
   type UserKind,
   type UserList,
 } from '../../parsing/csv/user-list.js';
-import { type Answer, type Account, ApiError, call, part } from '../api.js';
+import { type Account, type Answer, ApiError, call, part } from '../api.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';

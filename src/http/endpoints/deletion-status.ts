@@ -22,7 +22,7 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { deletionTag } from '../openapi/deletion.js';
-import { documents, ignoredHeader, inPath, json, ref, answer } from '../openapi/document.js';
+import { answered, documents, ignoredHeader, inPath, json, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
@@ -197,7 +197,7 @@ const listDoc = underToken({
     },
     cursorParameter,
   ],
-  answers: { 200: answer('A page.', 'DeletionList') },
+  answers: { 200: answered('A page.', 'DeletionList') },
   refuses: ['invalid_parameter', 'unknown'],
 });
 
@@ -205,7 +205,7 @@ const statusDoc = underToken({
   id: 'readDeletionStatus',
   summary: 'The progress of a deletion',
   parameters: [idParameter],
-  answers: { 200: answer('Its status.', 'DeletionStatus') },
+  answers: { 200: answered('Its status.', 'DeletionStatus') },
   refuses: ['not_found', 'unknown'],
 });
 
@@ -214,7 +214,7 @@ const usersDoc = underToken({
   summary: 'What was found of each user, by position in the submitted list',
   description: `For 30 days after the count, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
   parameters: [idParameter, cursorParameter],
-  answers: { 200: answer('A page.', 'DeletionUsers') },
+  answers: { 200: answered('A page.', 'DeletionUsers') },
   refuses: ['invalid_parameter', 'not_found', 'still_pending', 'no_longer_kept', 'unknown'],
 });
 
@@ -225,7 +225,7 @@ const lookupDoc = withUsers({
   parameters: [idParameter],
   body: json(ref('DeletionLookup')),
   answers: {
-    200: answer('In the order asked.', 'DeletionLookedUp', ignoredHeader),
+    200: answered('In the order asked.', 'DeletionLookedUp', ignoredHeader),
   },
   refuses: ['not_found', 'still_pending', 'no_longer_kept', 'unknown'],
 });
@@ -235,7 +235,7 @@ const certificateDoc = underToken({
   summary: 'The signed certificate of a complete deletion',
   description: 'The same whenever it is asked for, so it can be fetched later. Counts as a status request.',
   parameters: [idParameter],
-  answers: { 200: answer('The certificate.', 'DeletionCertificate') },
+  answers: { 200: answered('The certificate.', 'DeletionCertificate') },
   refuses: ['not_found', 'still_pending', 'unknown'],
 });
 

@@ -10,7 +10,7 @@ import { deletionSchema } from '../../contract/schemas.js';
 import type { Actor } from '../../registry/audit/audit.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { deletionTag } from '../openapi/deletion.js';
-import { ignoredHeader, inPath, json, operation, ref, answer } from '../openapi/document.js';
+import { answered, ignoredHeader, inPath, json, operation, ref } from '../openapi/document.js';
 import { bodyGuard } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
@@ -55,8 +55,8 @@ export function deletionSubmissionRoute(options: SubmissionOptions): Route {
           'Unknown and repeated users are allowed. A deleted user who sends data again is a new user. With a reference, a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first, so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored yet, since those may merge the users with others. With `dry_run` nobody is suppressed.',
         body: json(ref('Deletion')),
         answers: {
-          201: answer('Accepted; ask for its status.', 'DeletionSubmitted', ignoredHeader),
-          200: answer(
+          201: answered('Accepted; ask for its status.', 'DeletionSubmitted', ignoredHeader),
+          200: answered(
             'If you submitted these users with this reference before: that request, with its current status. With dry_run: what would be found.',
             { anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] },
             ignoredHeader,
@@ -112,8 +112,8 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
         parameters: [inPath('account_id')],
         body: json(deletionOfAccount),
         answers: {
-          201: answer('It is stored.', deletionSubmittedSchema),
-          202: answer(
+          201: answered('It is stored.', deletionSubmittedSchema),
+          202: answered(
             'The account requires a second person, who has to submit the same list.',
             deletionProposedSchema,
           ),

@@ -5,7 +5,7 @@ import { mintToken } from '../../accounts/tokens.js';
 import { deletions, limitedRetrySeconds } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { deletionTag } from '../openapi/deletion.js';
-import { operation, answer } from '../openapi/document.js';
+import { answered, operation } from '../openapi/document.js';
 import { readBasic } from '../protocol/authorization.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -30,7 +30,7 @@ export function deletionRoutes(options: DeletionApiOptions): Route[] {
           summary: 'Get an access token',
           description: `Valid for ${deletions.tokenMsMax / 60_000} minutes. It ends earlier only when the API key is revoked, replaced or expired, or when the environment is no longer the main one. After twenty failures a minute from one address further failures are answered 429; a correct key always gets its token. A key may have ${deletions.liveTokensPerKeyMax} live tokens, and an account ${deletions.tokensPerAccountMax}; beyond that a new one is refused until one of them ends.`,
           security: [{ apiKey: [] }],
-          answers: { 200: answer('The token.', 'Token') },
+          answers: { 200: answered('The token.', 'Token') },
           refuses: ['unknown'],
         },
         credentialsGuard,
@@ -46,7 +46,7 @@ export function deletionRoutes(options: DeletionApiOptions): Route[] {
         id: 'readSigningKey',
         tag: deletionTag,
         summary: 'The public key of certificates',
-        answers: { 200: answer('The key.', 'SigningKey') },
+        answers: { 200: answered('The key.', 'SigningKey') },
         refuses: ['overloaded', 'unknown'],
       }),
     },

@@ -13,7 +13,7 @@ import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import { explain, refuseLoneSurrogates } from '../../parsing/explain.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
-import { ignoredHeader, json, type OpenApiPart, operation, ref, answer } from '../openapi/document.js';
+import { answered, ignoredHeader, json, type OpenApiPart, operation, ref } from '../openapi/document.js';
 import { asUnauthorized, refuseUnauthorized } from '../protocol/authorization.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
@@ -128,7 +128,7 @@ const doc = operation(
     ].join('\n\n'),
     body: json(ref('ReceiptsRequest')),
     answers: {
-      200: answer('In the order asked.', 'Receipts', ignoredHeader),
+      200: answered('In the order asked.', 'Receipts', ignoredHeader),
     },
     refuses: ['missing_field', 'invalid_type', 'empty', 'too_long', 'too_many_records', 'invalid_text'],
   },

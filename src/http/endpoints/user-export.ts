@@ -21,6 +21,7 @@ import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import {
+  answered,
   documents,
   ignoredHeader,
   inPath,
@@ -28,7 +29,6 @@ import {
   type OpenApiPart,
   operation,
   ref,
-  answer,
 } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
@@ -113,7 +113,7 @@ const submitDoc = withUsers({
   description: 'It contains every record acknowledged before. Unknown and repeated users are allowed.',
   body: json(ref('Export')),
   answers: {
-    201: answer('Accepted; ask for its status.', 'UserExport', ignoredHeader),
+    201: answered('Accepted; ask for its status.', 'UserExport', ignoredHeader),
   },
   refuses: ['unknown'],
 });
@@ -122,7 +122,7 @@ const statusDoc = underToken({
   id: 'readExportStatus',
   summary: 'Whether an export can be read',
   parameters: [exportId],
-  answers: { 200: answer('Its status.', 'UserExport') },
+  answers: { 200: answered('Its status.', 'UserExport') },
   refuses: ['not_found'],
 });
 

@@ -32,7 +32,7 @@ import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { type AuditOptions, audited } from '../../registry/audit/audit.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
-import { documents, ignoredHeader, json, type OpenApiPart, ref, answer } from '../openapi/document.js';
+import { answered, documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
@@ -186,7 +186,7 @@ const submitDoc = withUsers({
   summary: 'Suppress users, or free them',
   description: `It holds from the answer on: records that are sent later about these users, or about the users with whom they are merged at that time, are not stored. An anonymous user who is identified as one of them later is suppressed too. What is already stored stays: submit a deletion as well. Freeing a user undoes every suppression that affects this user, and so frees others who were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
   body: json(ref('Suppression')),
-  answers: { 200: answer('It holds.', 'Suppressed', ignoredHeader) },
+  answers: { 200: answered('It holds.', 'Suppressed', ignoredHeader) },
   refuses: ['not_possible', 'unknown'],
 });
 
@@ -197,7 +197,7 @@ const lookUpDoc = withUsers({
     'The users are in the body, so that no proxy logs them as part of an address. Counts as a status request.',
   body: json(ref('SuppressionLookup')),
   answers: {
-    200: answer('In the order asked.', 'SuppressionLookedUp', ignoredHeader),
+    200: answered('In the order asked.', 'SuppressionLookedUp', ignoredHeader),
   },
   refuses: ['unknown'],
 });
@@ -214,7 +214,7 @@ const showDoc = underToken({
     schema: { type: 'string' },
   })),
   answers: {
-    200: answer('What is known.', { anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
+    200: answered('What is known.', { anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
   },
   refuses: [...userRefusals, 'invalid_parameter', 'unknown'],
 });

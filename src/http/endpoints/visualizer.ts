@@ -17,7 +17,7 @@ import type { Log } from '../../log.js';
 import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
 import type { Environments } from '../../registry/environments.js';
-import { documents, json, type OpenApiPart, ref, answer } from '../openapi/document.js';
+import { answered, documents, json, type OpenApiPart, ref } from '../openapi/document.js';
 import { bodyGuard, readJsonBody, type TakeBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import { openRoutes } from '../protocol/cors.js';
@@ -122,7 +122,7 @@ const stopDoc = documented({
   summary: 'Stop a pairing',
   description: 'The page is informed. The answer is the same whether or not there was such a pairing.',
   body: bodyOf(ref('PairingStop'), { app_id: '1', pairing: exampleSecret }),
-  answers: { 200: answer('There is none now.', 'Empty') },
+  answers: { 200: answered('There is none now.', 'Empty') },
   refuses: ['missing_field', 'invalid_type', 'overloaded'],
 });
 

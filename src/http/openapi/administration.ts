@@ -7,7 +7,7 @@ import { administrationAnswers as answers } from '../../contract/administration-
 import { type Schema, Type } from '../../contract/typebox.js';
 import { bodyGuard } from '../protocol/body.js';
 import type { Guard } from '../protocol/guard.js';
-import { inPath, json, type OpenApiPart, operation, answer } from './document.js';
+import { answered, inPath, json, type OpenApiPart, operation } from './document.js';
 
 export const adminTags = { commands: 'Administration', self: 'Own access', open: 'Sign-in' } as const;
 
@@ -49,7 +49,7 @@ export function adminOperation(route: string, doc: AdminDoc, guard: Guard): obje
       description,
       parameters: [...[...route.matchAll(/:(\w+)/g)].map(([, name]) => inPath(String(name))), ...inQuery],
       ...(hasBody && body),
-      answers: { 200: answer('Done.', answer) },
+      answers: { 200: answered('Done.', answer) },
       refuses: inQuery.length > 0 ? ['invalid_parameter'] : [],
     },
     guard,

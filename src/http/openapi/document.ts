@@ -62,8 +62,8 @@ export function json(schema: object, examples: Examples = {}) {
 }
 
 /** An answer in JSON. `schema`: its name in the document, or the schema itself. */
-export function answer(description: string, schema: string | object, headers?: object, examples?: Examples) {
-  const content = json(typeof schema === 'string' ? ref(schema) : schema, examples);
+export function answered(description: string, schema: string | object, headers?: object) {
+  const content = json(typeof schema === 'string' ? ref(schema) : schema);
   return { description, ...(headers && { headers }), content };
 }
 
@@ -237,7 +237,7 @@ const ownRoute: Documented = {
     id: 'openapi',
     tag: ownTag.name,
     summary: 'This document',
-    answers: { 200: answer('An OpenAPI 3.1 document.', { type: 'object' }) },
+    answers: { 200: answered('An OpenAPI 3.1 document.', { type: 'object' }) },
   }),
 };
 
