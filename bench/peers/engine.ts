@@ -83,7 +83,7 @@ function makeBlock(appId: string, rows: number, index: number, nowMs: number) {
 
 /** The row of an event of the bench, as the service encodes it. */
 function rowOf(appId: string, number: number, nowMs: number): string {
-  const context = { surrogates: false, nowMs, allowedIdentities: new Set<string>() };
+  const context = { appId, surrogates: false, nowMs, allowedIdentities: new Set<string>() };
   const checked = eventKind.check(eventOf(number), context);
   if ('code' in checked) throw new BenchError(`an event of the bench is refused: ${checked.message}`);
   return eventKind.encode(appId, checked).row;

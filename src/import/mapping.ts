@@ -190,13 +190,13 @@ export function createMapper(
     row: Row,
   ): Checked | Rejection {
     const mending = { note, longNumerals: row.longNumerals, flattenedBytesLeft: 1e6 };
-    const context = { ...contextOf(row), appId: '0', sentMs: undefined };
+    const context = { ...contextOf(row), sentMs: undefined };
     const checked = checkSegmentMessage(type, message, context, mending);
     return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
   }
 
   function contextOf({ surrogates }: Row) {
-    return { surrogates, nowMs: Date.now(), allowedIdentities: allowed };
+    return { appId: '0', surrogates, nowMs: Date.now(), allowedIdentities: allowed };
   }
 
   /** Whether all other columns are used as well. */

@@ -12,12 +12,12 @@ import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import type { CommitResult } from './attempts.js';
 import { addIgnored, fieldNames, type IgnoredFields, noIgnoredFields } from './ignored-fields.js';
-import { type Mending, mendTimestamp, refuseSeconds } from './mend.js';
+import { createMending, type Mending, mendTimestamp, type Note, refuseSeconds } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
-import type { ElementError, LimitedGroup } from './prepare.js';
+import { checkEach, type ElementError, type LimitedGroup } from './prepare.js';
 import { addEnvironmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
-import { createSubmission, markUsers, type Submission } from './submission.js';
+import { createSubmission, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
 
 /** What the Event Visualizer gets from a request that carried a pairing. */
@@ -45,8 +45,6 @@ export type CollectContext = LimitContext & {
 
 export type PreparedMessages = {
   readonly submission: Submission<LimitedGroup>;
-  /** The index of each accepted message; none if every message is rejected. */
-  readonly accepted: readonly number[];
   readonly messages: readonly unknown[];
   /** The rejected messages, by ascending index. */
   readonly errors: readonly ElementError[];
@@ -63,12 +61,11 @@ export function* prepareMessages(
   context: CollectContext,
 ): Steps<PreparedMessages | Rejection> {
   const { environment, receivedMs } = context;
-  const mendings = new Map<Mending, number>();
-  const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  const mending = createMending(document, flattened.collectBytesMax);
   const { sent_at: given } = document.value as { sent_at?: unknown };
   const seconds = environment.lenient ? refuseSeconds(given, 'sent_at') : undefined;
   if (seconds !== undefined) return seconds;
-  const value = environment.lenient ? mendRequest(document.value as object, note) : document.value;
+  const value = environment.lenient ? mendRequest(document.value as object, mending.note) : document.value;
   const reason = explain(validator, value);
   if (reason !== undefined) return reason;
   const { sent_at: sentAt, messages } = value as CollectInput;
@@ -87,28 +84,15 @@ export function* prepareMessages(
     receivedMs,
     ignored,
   };
-  const { longNumerals } = document;
-  const mending = { note, longNumerals, flattenedBytesLeft: flattened.collectBytesMax };
-  const accepted: CheckedMessage[] = [];
-  const indexes: number[] = [];
-  const errors: ElementError[] = [];
-  for (let index = 0; index < messages.length; index++) {
-    if (document.isLarge) yield;
-    const checked = checkMessage(messages[index], checks, mending);
-    if ('code' in checked) {
-      errors.push({ index, ...checked });
-      continue;
-    }
-    accepted.push(checked);
-    indexes.push(index);
-  }
-  const users = accepted.map(({ named }) => named);
+  const { accepted, errors } = yield* checkEach(messages, document.isLarge, (message) =>
+    checkMessage(message, checks, mending),
+  );
   const groups = yield* groupMessages(accepted, document.isLarge, context);
-  const submission = createSubmission(context, groups, (suppressed) => markUsers(users, suppressed));
-  return { submission, accepted: indexes, messages, errors, mendings, ignored };
+  const submission = createSubmission(context, groups, () => accepted.map(({ named }) => named));
+  return { submission, messages, errors, mendings: mending.mendings, ignored };
 }
 
-function mendRequest(value: object, note: (mending: Mending) => void): object {
+function mendRequest(value: object, note: Note): object {
   const request = value as { app_id: unknown; sent_at?: unknown };
   if (typeof request.app_id === 'number') note('numeric_app_id');
   return { ...request, sent_at: mendTimestamp(request.sent_at, note) };
@@ -190,7 +174,7 @@ function* groupMessages(
 
 /** The answers to a request whose groups were all committed or limited, and how many there are of each status. */
 export function answerMessages(
-  { submission, accepted, messages, errors }: PreparedMessages,
+  { submission, messages, errors }: PreparedMessages,
   results: readonly CommitResult[],
 ): {
   answers: MessageAnswer[];
@@ -215,7 +199,8 @@ export function answerMessages(
     const { length } = records;
     const result = results[i] as CommitResult;
     for (let j = 0; j < length; j++) {
-      const index = accepted[next++] as number;
+      while (answers[next] !== undefined) next += 1;
+      const index = next;
       // Only a message with an id gets this far.
       const { id } = messages[index] as { id: string };
       if (result.kind === 'limited') {

@@ -7,8 +7,8 @@ import { type EventInput, eventSchema, tables } from '../contract/records.js';
 import { bulkEventsSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
 import { isUserId } from '../contract/user-id.js';
-import { explain, refuseLoneSurrogates } from '../parsing/explain.js';
-import { eventIdOfKey, type Keyspace, uniqueEventId } from './event-id.js';
+import { explain } from '../parsing/explain.js';
+import { eventIdOfKey, uniqueEventId } from './event-id.js';
 import { fieldNames } from './ignored-fields.js';
 import { mendEvent } from './mend.js';
 import type { IngestRecord } from './pack.js';
@@ -24,8 +24,8 @@ export type CheckedEvent = Checked & {
   readonly hasArrays: boolean;
   /** UTC in ClickHouse's format; undefined: the time of acceptance. */
   readonly time: string | undefined;
-  readonly idempotencyKey: string | undefined;
-  readonly keyspace: Keyspace;
+  /** The event id of its idempotency key. */
+  readonly claim: string | undefined;
 };
 
 const validator = Compile(eventSchema);
@@ -41,15 +41,11 @@ export const eventKind: RecordKind<CheckedEvent> = {
   bulk: { field: 'events', recordsMax: counts.bulkEventsMax, validator: Compile(bulkEventsSchema) },
 };
 
-function checkEvent(value: unknown, { surrogates, nowMs }: CheckContext): CheckedEvent | Rejection {
-  if (!validator.Check(value)) return explain(validator, value) ?? notAsDescribed;
+function checkEvent(value: unknown, { appId, surrogates, nowMs }: CheckContext): CheckedEvent | Rejection {
+  const reason = explain(validator, value, surrogates);
+  if (reason !== undefined) return reason;
   const input = value as EventInput;
-  if (surrogates) {
-    const reason = refuseLoneSurrogates(input);
-    if (reason !== undefined) return reason;
-  }
-
-  const { identity, user_id: userId, timestamp } = input;
+  const { identity, user_id: userId, timestamp, idempotency_key: key } = input;
   if (identity === undefined && userId === undefined) return missingUser;
   if (identity !== undefined && userId !== undefined) return ambiguousUser;
   if (userId !== undefined && !isUserId(userId)) return invalidUserId;
@@ -71,12 +67,10 @@ function checkEvent(value: unknown, { surrogates, nowMs }: CheckContext): Checke
     fields: input as RowFields,
     hasArrays,
     time,
-    idempotencyKey: input.idempotency_key,
-    keyspace: 'shared',
+    claim: key === undefined ? undefined : eventIdOfKey(appId, key, 'shared'),
   };
 }
 
-const notAsDescribed = rejection('invalid_type', 'The event does not match the schema.');
 const missingUser = rejection(
   'missing_user',
   'Exactly one of identity and user_id must be given.',
@@ -94,12 +88,6 @@ const encodeRow = rowEncoder('events');
 
 /** The row lacks its number in the commit and the stamps of the commit script. */
 function encodeEvent(appId: string, event: CheckedEvent): IngestRecord {
-  const { fields, hasArrays, time, idempotencyKey, keyspace } = event;
-  const eventId =
-    idempotencyKey === undefined ? uniqueEventId() : eventIdOfKey(appId, idempotencyKey, keyspace);
-  return {
-    table,
-    row: encodeRow(appId, fields, hasArrays, eventId, time),
-    claim: idempotencyKey === undefined ? undefined : eventId,
-  };
+  const { fields, hasArrays, time, claim } = event;
+  return { table, row: encodeRow(appId, fields, hasArrays, claim ?? uniqueEventId(), time), claim };
 }

@@ -6,7 +6,7 @@ import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type IdentifyInput, identifySchema, tables } from '../contract/records.js';
 import { Compile } from '../contract/typebox.js';
 import { isUserId } from '../contract/user-id.js';
-import { explain, refuseLoneSurrogates } from '../parsing/explain.js';
+import { explain } from '../parsing/explain.js';
 import { invalidUserId } from './event.js';
 import { noEventId } from './event-id.js';
 import { fieldNames } from './ignored-fields.js';
@@ -40,12 +40,9 @@ export const identifyKind: RecordKind<CheckedIdentify> = {
 };
 
 function checkIdentify(value: unknown, context: CheckContext): CheckedIdentify | Rejection {
-  if (!validator.Check(value)) return explain(validator, value) ?? notAsDescribed;
+  const reason = explain(validator, value, context.surrogates);
+  if (reason !== undefined) return reason;
   const input = value as IdentifyInput;
-  if (context.surrogates) {
-    const reason = refuseLoneSurrogates(input);
-    if (reason !== undefined) return reason;
-  }
   if (!isUserId(input.user_id)) return invalidUserId;
   const stranger = refuseStrangers(input.identity, context.allowedIdentities);
   if (stranger !== undefined) return stranger;
@@ -61,7 +58,6 @@ export function refuseStrangers(identity: string, allowed: ReadonlySet<string>):
   return wouldMergeStrangers(identity) && !allowed.has(identity) ? mergesStrangers : undefined;
 }
 
-const notAsDescribed = rejection('invalid_type', 'The identification does not match the schema.');
 const mergesStrangers = rejection(
   'merges_strangers',
   'This identity is a word that many users would share; identifying by it would merge them forever.',

@@ -44,6 +44,16 @@ export type MendContext = {
   flattenedBytesLeft: number;
 };
 
+/** Makes the state of a request, and what counts its mendings. */
+export function createMending(
+  { longNumerals }: Pick<MendContext, 'longNumerals'>,
+  flattenedBytesMax: number,
+): MendContext & { readonly mendings: Map<Mending, number> } {
+  const mendings = new Map<Mending, number>();
+  const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  return { note, longNumerals, flattenedBytesLeft: flattenedBytesMax, mendings };
+}
+
 /**
  * Mends a value of a document. Refuses it if flattening takes more bytes than are left, and then every later value of the request that
  * has to be flattened, so the work for a request is limited too.
@@ -88,25 +98,20 @@ const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reserve
 const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
 /** An event in the contract's form, as far as mending can achieve that. Everything else stays as it was. */
-export function mendEvent(value: unknown, context: MendContext): ReturnType<Mend> {
-  return mendRecord(value, eventRules, context);
-}
+export const mendEvent: Mend = (value, context) => mendRecord(value, eventRules, context);
 
 /** Mends a call that sets user properties in the same way. Its arrays are joined here. */
-export function mendUserProperties(value: unknown, context: MendContext): ReturnType<Mend> {
-  return mendRecord(value, userRules, context);
-}
+export const mendUserProperties: Mend = (value, context) => mendRecord(value, userRules, context);
 
 /** An event of the client library. An autocaptured event may name its screen. */
-export function mendEventMessage(value: unknown, context: MendContext): ReturnType<Mend> {
+export const mendEventMessage: Mend = (value, context) => {
   const autocaptured = isObject(value) && value.autocaptured === true;
   return mendRecord(value, autocaptured ? autocapturedRules : eventMessageRules, context);
-}
+};
 
 /** A message of the client library that sets user properties. */
-export function mendUserPropertiesMessage(value: unknown, context: MendContext): ReturnType<Mend> {
-  return mendRecord(value, userMessageRules, context);
-}
+export const mendUserPropertiesMessage: Mend = (value, context) =>
+  mendRecord(value, userMessageRules, context);
 
 function mendRecord(value: unknown, rules: RecordRules, context: MendContext): ReturnType<Mend> {
   if (!isObject(value)) return { value };
@@ -137,19 +142,7 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
   return { value: record };
 }
 
-/**
- * Mends the properties of an event as `mendEvent` does, with `described` as one more, named context, unless it is among them. Undefined if
- * flattening takes more bytes than are left.
- */
-export function mendEventProperties(
-  properties: object,
-  described: object | undefined,
-  context: MendContext,
-): Record<string, unknown> | undefined {
-  return mendProperties(properties, eventRules, context, described);
-}
-
-export const tooMuchFlattened = rejection(
+const tooMuchFlattened = rejection(
   'too_long',
   "The keys of this request's nested properties have too many bytes when flattened; shorten them, or send fewer records in one request.",
   'properties',
@@ -188,7 +181,6 @@ function mendProperties(
   properties: object,
   rules: PropertyRules,
   context: MendContext,
-  described?: object,
 ): Record<string, unknown> | undefined {
   const { note, longNumerals } = context;
   const mended: Record<string, unknown> = {};
@@ -267,7 +259,6 @@ function mendProperties(
     if (rules.reserved.has(key)) note('reserved_property');
     else put(key, 0, (properties as Readonly<Record<string, unknown>>)[key]);
   }
-  if (described !== undefined && !Object.hasOwn(properties, 'context')) put('context', 0, described);
   return exceeded ? undefined : mended;
 }
 

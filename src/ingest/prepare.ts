@@ -5,16 +5,16 @@ import { commits, flattened } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
 import type { Document } from '../parsing/document.js';
 import { explain } from '../parsing/explain.js';
-import { atOnce, type Steps } from '../parsing/steps.js';
+import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
-import type { MendContext, Mending } from './mend.js';
+import { createMending, type MendContext, type Mending } from './mend.js';
 import {
   encodedRecords,
   type Group,
   type IngestRecord,
   packedBytesMax,
   type Records,
-  recordBytesMax,
+  recordsBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
 import { PlainRecords, userOf, usersOf } from './plain-rows.js';
@@ -27,7 +27,7 @@ import {
   refuseTooLarge,
   singleLimits,
 } from './request-limits.js';
-import { createSubmission, markUsers, type Submission } from './submission.js';
+import { createSubmission, type Submission, type SubmissionContext } from './submission.js';
 
 /** The result of a request before its commit. */
 export type Prepared = Refused | Ready;
@@ -68,19 +68,8 @@ export function isBulk(kind: Pick<RecordKind, 'bulk'>, document: Document): bool
   return kind.bulk !== undefined && Object.hasOwn(document.value as object, kind.bulk.field);
 }
 
-/** Prepares a request. `document.value` is an object with the app_id of the environment. */
-export function prepare<T extends Checked>(
-  kind: RecordKind<T>,
-  document: Document,
-  context: PrepareContext,
-): Prepared {
-  return isBulk(kind, document)
-    ? atOnce(prepareBulk(kind, document, context))
-    : prepareSingle(kind, document, context);
-}
-
-/** Prepares a request with a large document, one record a step. */
-export function* prepareLarge<T extends Checked>(
+/** Prepares a request, one record a step if its document is large. `document.value` is an object with the app_id of the environment. */
+export function* prepare<T extends Checked>(
   kind: RecordKind<T>,
   document: Document,
   context: PrepareContext,
@@ -96,13 +85,13 @@ function prepareSingle<T extends Checked>(
   context: PrepareContext,
 ): Prepared {
   const checks = checkContext(document, context);
-  const mending = mendContext(document, context, flattened.singleBytesMax);
+  const mending = mendingOf(document, context, flattened.singleBytesMax);
   const checked = checkOne(kind, document.value, checks, mending);
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const record = kind.encode(context.environment.appId, checked);
   const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context);
-  const submission = createSubmission(context, groups, (suppressed) => markUsers([checked], suppressed));
+  const submission = createSubmission(context, groups, () => [checked]);
   const mendings = mending?.mendings ?? noMendings;
   return { kind: 'ready', submission, records: 1, errors: noErrors, mendings };
 }
@@ -117,46 +106,70 @@ function* prepareBulk<T extends Checked>(
   if (reason !== undefined) return { kind: 'refused', reason };
   const elements = (document.value as Record<string, unknown[]>)[field] ?? [];
 
-  const { environment } = context;
-  const accepted: T[] = [];
-  const errors: ElementError[] = [];
+  const { appId } = context.environment;
   const checks = checkContext(document, context);
-  const mending = mendContext(document, context, flattened.bulkBytesMax);
-  for (let index = 0; index < elements.length; index++) {
-    if (document.isLarge) yield;
-    const checked = checkOne(kind, elements[index], checks, mending);
-    if ('code' in checked) errors.push({ index, ...checked });
-    else accepted.push(checked);
-  }
-  const first = errors[0];
-  if (first !== undefined && (context.strictBulk || accepted.length === 0)) {
-    const path =
-      first.field === undefined ? `${field}.${first.index}` : `${field}.${first.index}.${first.field}`;
-    return { kind: 'refused', reason: rejection(first.code, first.message, path), errors };
-  }
-
-  const limits = bulkLimits(kind, accepted.length, () => accepted, context);
-  const tooLarge = refuseTooLarge(limits, field);
-  if (tooLarge !== undefined) return { kind: 'refused', reason: tooLarge };
-  const rows: IngestRecord[] = [];
-  let bytes = 0;
-  for (const checked of accepted) {
-    if (document.isLarge) yield;
-    const record = kind.encode(environment.appId, checked);
-    bytes += recordBytesMax(record);
-    if (bytes > commits.groupBytesMax) return { kind: 'refused', reason: tooManyBytes(field) };
-    rows.push(record);
-  }
-  const groups = groupOf(encodedRecords(rows), limits, context);
-  const submission = createSubmission(context, groups, (suppressed) => markUsers(accepted, suppressed));
+  const mending = mendingOf(document, context, flattened.bulkBytesMax);
+  const { accepted, errors } = yield* checkEach(elements, document.isLarge, (element) => {
+    const checked = checkOne(kind, element, checks, mending);
+    return 'code' in checked ? checked : { named: checked, record: kind.encode(appId, checked) };
+  });
+  if (errors.length > 0 && (context.strictBulk || accepted.length === 0))
+    return refuseElements(field, errors);
+  const users = accepted.map(({ named }) => named);
+  const submission = submitBulk(kind, field, users, accepted, context);
+  if ('code' in submission) return { kind: 'refused', reason: submission };
   const mendings = mending?.mendings ?? noMendings;
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
 
-/** Refuses a request whose rows together are too large for a commit. `field`: its list. */
-export function tooManyBytes(field: string): Rejection {
-  const message = `The records of this request take more than ${commits.groupBytesMax} bytes when stored; send fewer in one request.`;
-  return rejection('too_long', message, field);
+/** Checks the elements of a request, one a step if it is large. */
+export function* checkEach<Accepted extends object>(
+  elements: readonly unknown[],
+  isLarge: boolean,
+  check: (element: unknown) => Accepted | Rejection,
+): Steps<{ readonly accepted: readonly Accepted[]; readonly errors: readonly ElementError[] }> {
+  const accepted: Accepted[] = [];
+  const errors: ElementError[] = [];
+  for (let index = 0; index < elements.length; index++) {
+    if (isLarge) yield;
+    const checked = check(elements[index]);
+    if ('code' in checked) errors.push({ index, ...checked });
+    else accepted.push(checked);
+  }
+  return { accepted, errors };
+}
+
+/** Refuses a request for its bad elements, of which the first is the reason. `field`: its list. */
+export function refuseElements(field: string, errors: readonly ElementError[]): Refused {
+  const { index, code, message, field: inElement } = errors[0] as ElementError;
+  const path = [field, index, ...(inElement === undefined ? [] : [inElement])].join('.');
+  return { kind: 'refused', reason: rejection(code, message, path), errors };
+}
+
+/** A record, and its user with both names of an identification. */
+export type NamedRecord = { readonly record: IngestRecord; readonly named: Checked };
+
+/**
+ * Submits the records of a bulk request as one group, or refuses them. `users`: those whose limits count the request. `field`: its list.
+ */
+export function submitBulk(
+  counter: { readonly name: string },
+  field: string,
+  users: readonly Checked[],
+  accepted: readonly NamedRecord[],
+  context: SubmissionContext & LimitContext,
+): Submission<LimitedGroup> | Rejection {
+  const limits = bulkLimits(counter, users.length, () => users, context);
+  const tooLarge = refuseTooLarge(limits, field);
+  if (tooLarge !== undefined) return tooLarge;
+  const records = encodedRecords(accepted.map(({ record }) => record));
+  if (recordsBytesMax(records) > commits.groupBytesMax) {
+    const message = `The records of this request take more than ${commits.groupBytesMax} bytes when stored; send fewer in one request.`;
+    return rejection('too_long', message, field);
+  }
+  return createSubmission(context, groupOf(records, limits, context), () =>
+    accepted.map(({ named }) => named),
+  );
 }
 
 /** Prepares a request of plain events; undefined if it could never pass one of its limits. */
@@ -165,26 +178,17 @@ export function preparePlain(
   events: PlainEvents,
   context: PrepareContext,
 ): Ready | undefined {
-  const limits = plainLimits(kind, events, context);
+  const limits = events.isBulk
+    ? bulkLimits(kind, events.count, () => usersOf(events), context)
+    : singleLimits(kind, userOf(events, 0), context);
   for (const { cost, limit } of limits) if (cost > limit.max) return undefined;
   const records = new PlainRecords(events);
-  const groups = groupOf(records, limits, context);
-  const submission = createSubmission(context, groups, (suppressed) => records.marksBy(suppressed));
+  const submission = createSubmission(context, groupOf(records, limits, context), () => usersOf(events));
   return { kind: 'ready', submission, records: events.count, errors: noErrors, mendings: noMendings };
 }
 
 const noErrors: readonly ElementError[] = [];
 const noMendings: ReadonlyMap<Mending, number> = new Map();
-
-function plainLimits(
-  kind: Pick<RecordKind, 'name' | 'singleLimit'>,
-  events: PlainEvents,
-  context: PrepareContext,
-): NamedLimit[] {
-  return events.isBulk
-    ? bulkLimits(kind, events.count, () => usersOf(events), context)
-    : singleLimits(kind, userOf(events, 0), context);
-}
 
 /** Makes the group of a request. Adds the environment's limits, which count what is stored, to `limits`, those of the request's kind. */
 function groupOf(records: Records, limits: NamedLimit[], context: LimitContext): readonly LimitedGroup[] {
@@ -193,20 +197,16 @@ function groupOf(records: Records, limits: NamedLimit[], context: LimitContext):
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {
-  return { surrogates, nowMs, allowedIdentities: environment.allowedIdentities };
+  const { appId, allowedIdentities } = environment;
+  return { appId, surrogates, nowMs, allowedIdentities };
 }
 
-/** The context in which a request of a lenient environment is mended, with the counts of mendings; undefined in a strict environment. */
-function mendContext(
-  { value, longNumerals }: Document,
-  { environment }: PrepareContext,
-  flattenedBytesLeft: number,
-): (MendContext & { readonly mendings: ReadonlyMap<Mending, number> }) | undefined {
+/** The state in which a request of a lenient environment is mended; undefined in a strict one. */
+function mendingOf(document: Document, { environment }: PrepareContext, flattenedBytesMax: number) {
   if (!environment.lenient) return undefined;
-  const mendings = new Map<Mending, number>();
-  const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
-  if (typeof (value as { app_id: unknown }).app_id === 'number') note('numeric_app_id');
-  return { note, longNumerals, flattenedBytesLeft, mendings };
+  const mending = createMending(document, flattenedBytesMax);
+  if (typeof (document.value as { app_id: unknown }).app_id === 'number') mending.note('numeric_app_id');
+  return mending;
 }
 
 function checkOne<T extends Checked>(

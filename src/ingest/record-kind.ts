@@ -17,6 +17,7 @@ export type Checked = {
 };
 
 export type CheckContext = {
+  readonly appId: string;
   /** Whether the document may hold lone surrogates. */
   readonly surrogates: boolean;
   /** The present, which limits timestamps in the future. */

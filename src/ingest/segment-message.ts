@@ -15,15 +15,14 @@ import { explain, refuseLoneSurrogates, wrongType } from '../parsing/explain.js'
 import { type CheckedEvent, eventKind } from './event.js';
 import { eventIdOfKey } from './event-id.js';
 import { identifyKind } from './identify.js';
-import { type MendContext, mendEventProperties, mendUserProperties, tooMuchFlattened } from './mend.js';
-import type { IngestRecord } from './pack.js';
+import { type MendContext, mendEvent, mendUserProperties } from './mend.js';
+import type { NamedRecord } from './prepare.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked } from './record-kind.js';
 import { completeTimestamp, isInSeconds, ofEpochMs, readInstant, timestampAdvice } from './timestamp.js';
 import { userPropertiesKind } from './user-properties.js';
 
 export type SegmentContext = CheckContext & {
-  readonly appId: string;
   /** When the request was sent, by its sender's clock; undefined if it does not say. */
   readonly sentMs: number | undefined;
 };
@@ -32,11 +31,8 @@ export type SegmentContext = CheckContext & {
 export type CheckedSegmentMessage = {
   /** The user whose limits count the message. */
   readonly user: Checked;
-  readonly records: readonly SegmentRecord[];
+  readonly records: readonly NamedRecord[];
 };
-
-/** A record and its user, with both names of an identification. */
-export type SegmentRecord = { readonly record: IngestRecord; readonly named: Checked };
 
 /** Checks a message of a type and encodes it. `mending` belongs to the request. */
 export function checkSegmentMessage(
@@ -92,17 +88,17 @@ function eventOf(
 ): CheckedSegmentMessage | Rejection {
   const read = timeOf(message, context);
   if ('code' in read) return read;
-  const properties = eventPropertiesOf(message, mending, more);
-  if (properties === undefined) return tooMuchFlattened;
   const { identity, userId } = user;
   const fields = {
     event: event ?? undefined,
     ...(userId === undefined ? { identity } : { user_id: userId }),
     session_id: sessionOf(message),
-    properties,
+    properties: eventPropertiesOf(message, more),
     idempotency_key: message.messageId ?? undefined,
   } satisfies Omit<FieldsOf<EventInput>, 'identity' | 'user_id' | 'timestamp'>;
-  const checked = eventKind.check(withoutUndefined(fields), context);
+  const mended = mendEvent(withoutUndefined(fields), mending);
+  if ('code' in mended) return mended;
+  const checked = eventKind.check(mended.value, context);
   if ('code' in checked) return checked;
   const timed = { ...(checked as CheckedEvent), time: read.text };
   const record = eventKind.encode(context.appId, withScreen(timed, screenName));
@@ -116,12 +112,11 @@ function withoutUndefined(fields: Message): Message {
   return given;
 }
 
-/** The mended properties of an event; undefined if flattening takes more bytes than are left. */
-function eventPropertiesOf(message: Message, mending: MendContext, more?: Message): unknown {
+/** The properties of an event; the context is one of them, unless the message has one of that name. */
+function eventPropertiesOf(message: Message, more?: Message): unknown {
   const given = objectOf(message.properties);
   if (given === undefined) return message.properties;
-  const properties = more === undefined ? given : { ...given, ...more };
-  return mendEventProperties(properties, describeContext(message.context), mending);
+  return { ...describeContext(message.context), ...given, ...more };
 }
 
 /** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */
@@ -187,20 +182,18 @@ function identificationOf(
   return { user: checked, records: [{ record, named: checked }] };
 }
 
-const traitsValidator = Compile(Type.Object({ properties: userPropertiesSchema.properties.properties }));
+const { identity, properties } = userPropertiesSchema.properties;
+const validator = Compile(Type.Object({ identity: Type.Optional(identity), properties }));
 
 function propertiesOf(
   { message, context, mending, user }: Input,
   traits: Message,
   keyEnd: string,
 ): CheckedSegmentMessage | Rejection {
-  if (user.identity !== '') {
-    const identity = explain(identityValidator, { identity: user.identity });
-    if (identity !== undefined) return identity;
-  }
-  const mended = mendUserProperties({ properties: traits }, mending);
+  const named = user.identity === '' ? {} : { identity: user.identity };
+  const mended = mendUserProperties({ ...named, properties: traits }, mending);
   if ('code' in mended) return mended;
-  const reason = explain(traitsValidator, mended.value);
+  const reason = explain(validator, mended.value);
   if (reason !== undefined) return reason;
   const { properties } = mended.value as { properties: Properties };
   const checked = checkProperties(properties, new Set());
@@ -213,7 +206,6 @@ function propertiesOf(
   return { user, records: [{ record, named: user }] };
 }
 
-const identityValidator = Compile(Type.Object({ identity: userPropertiesSchema.properties.identity }));
 const keyValidator = Compile(
   Type.Object({ messageId: Type.String({ minLength: 1, maxLength: lengths.idempotencyKeyMax }) }),
 );
@@ -282,18 +274,10 @@ function timeOf(message: Message, context: SegmentContext): { readonly text?: st
 const timeAdvice =
   'timestamp must be RFC 3339 with offset, and a real date, or milliseconds (not seconds) since 1970.';
 
-/** The context as properties, without what is stored elsewhere or locates a person. */
-function describeContext(context: unknown): Message | undefined {
-  const given = objectOf(context);
-  if (given === undefined) return undefined;
-  const { traits, ip, sessionId } = given;
-  const hasOthers = traits !== undefined || ip !== undefined || sessionId !== undefined;
-  const described = hasOthers ? withoutOthers(given) : given;
-  return Object.keys(described).length === 0 ? undefined : described;
-}
-
-function withoutOthers({ traits: _, ip: __, sessionId: ___, ...described }: Message): Message {
-  return described;
+/** The context as a property, without what is stored elsewhere or locates a person. */
+function describeContext(given: unknown): { readonly context?: object } {
+  const { traits: _, ip: __, sessionId: ___, ...context } = objectOf(given) ?? {};
+  return Object.keys(context).length === 0 ? {} : { context };
 }
 
 /** The value if it is an object; an empty object if it is absent or an empty array, as PHP sends it; undefined for anything else. */

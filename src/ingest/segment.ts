@@ -1,7 +1,7 @@
 // A request in Segment's protocol, one message or a batch, as one group for the commit. Every message counts once towards the limits of
 // bulk requests, since the libraries send many calls together. Pure, like what it calls.
 
-import { commits, flattened } from '../contract/limits.js';
+import { flattened } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type SegmentType, segmentBatchSchema, segmentTypes } from '../contract/segment.js';
 import { Compile } from '../contract/typebox.js';
@@ -9,14 +9,18 @@ import type { Document } from '../parsing/document.js';
 import { explain } from '../parsing/explain.js';
 import type { Steps } from '../parsing/steps.js';
 import type { CollectContext } from './collect.js';
-import { isObject, type Mending } from './mend.js';
+import { createMending, isObject, type Mending } from './mend.js';
 import { missingType, notAnObject } from './message.js';
-import { encodedRecords, packedBytesMax, recordsBytesMax } from './pack.js';
-import { type ElementError, type LimitedGroup, type Refused, tooManyBytes } from './prepare.js';
-import type { Checked } from './record-kind.js';
-import { addEnvironmentLimits, bulkLimits, refuseTooLarge } from './request-limits.js';
-import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
-import { createSubmission, markUsers, type Submission } from './submission.js';
+import {
+  checkEach,
+  type ElementError,
+  type LimitedGroup,
+  type Refused,
+  refuseElements,
+  submitBulk,
+} from './prepare.js';
+import { checkSegmentMessage, readSegmentTime } from './segment-message.js';
+import type { Submission } from './submission.js';
 
 export type PreparedSegment =
   | Refused
@@ -57,14 +61,7 @@ export function* prepareSegment(
     if (reason !== undefined) return { kind: 'refused', reason };
   }
   const messages = type === undefined ? (request.batch as readonly unknown[]) : [request];
-  const mendings = new Map<Mending, number>();
-  const mending = {
-    note: (found: Mending) => {
-      if (!usual.has(found)) mendings.set(found, (mendings.get(found) ?? 0) + 1);
-    },
-    longNumerals: document.longNumerals,
-    flattenedBytesLeft: flattened.segmentBytesMax,
-  };
+  const mending = createMending(document, flattened.segmentBytesMax);
   const checks = {
     appId: environment.appId,
     surrogates: document.surrogates,
@@ -72,43 +69,25 @@ export function* prepareSegment(
     nowMs: receivedMs,
     sentMs: readSegmentTime(request.sentAt),
   };
-  const users: Checked[] = [];
-  const recordsOf: number[] = [];
-  const records: SegmentRecord[] = [];
-  const errors: ElementError[] = [];
-  for (let index = 0; index < messages.length; index++) {
-    if (document.isLarge) yield;
-    const message = type === undefined ? withContext(messages[index], request.context) : messages[index];
+  const { accepted, errors } = yield* checkEach(messages, document.isLarge, (sent) => {
+    const message = type === undefined ? withContext(sent, request.context) : sent;
     const typed = type ?? typeOf(message);
-    const checked =
-      typeof typed === 'string' ? checkSegmentMessage(typed, message as object, checks, mending) : typed;
-    if ('code' in checked) {
-      errors.push({ index, ...checked });
-      continue;
-    }
-    for (const each of checked.records) records.push(each);
-    users.push(checked.user);
-    recordsOf.push(checked.records.length);
-  }
-  const [first] = errors;
-  if (first !== undefined && users.length === 0) {
-    const { index, ...reason } = first;
-    if (type !== undefined) return { kind: 'refused', reason, errors };
-    const path = reason.field === undefined ? `batch.${index}` : `batch.${index}.${reason.field}`;
-    return { kind: 'refused', reason: rejection(reason.code, reason.message, path), errors };
-  }
-  const encoded = encodedRecords(records.map(({ record }) => record));
-  if (recordsBytesMax(encoded) > commits.groupBytesMax)
-    return { kind: 'refused', reason: tooManyBytes('batch') };
-  const limits = bulkLimits(counter, users.length, () => users, context);
-  const tooLarge = refuseTooLarge(limits, 'batch');
-  if (tooLarge !== undefined) return { kind: 'refused', reason: tooLarge };
-  addEnvironmentLimits(limits, encoded.length, encoded.rowBytesMax, context);
-  const { appId } = environment;
-  const groups = [{ appId, limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];
-  const named = records.map((each) => each.named);
-  const submission = createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
-  return { kind: 'ready', submission, recordsOf, errors, mendings };
+    if (typeof typed !== 'string') return typed;
+    return checkSegmentMessage(typed, message as object, checks, mending);
+  });
+  if (errors.length > 0 && accepted.length === 0) return refuseElements('batch', errors);
+  const users = accepted.map(({ user }) => user);
+  const submission = submitBulk(
+    counter,
+    'batch',
+    users,
+    accepted.flatMap(({ records }) => records),
+    context,
+  );
+  if ('code' in submission) return { kind: 'refused', reason: submission };
+  const recordsOf = accepted.map(({ records }) => records.length);
+  for (const each of usual) mending.mendings.delete(each);
+  return { kind: 'ready', submission, recordsOf, errors, mendings: mending.mendings };
 }
 
 /** The libraries for Go and Java send a context once for a batch: it holds for each message that does not say otherwise. */

@@ -26,14 +26,11 @@ export type SubmissionContext = {
   readonly limitKeys: Pick<LimitKeys, 'ofApp'>;
 };
 
-/** The marks of a request's records, in the order of its groups; undefined if no record has one. */
-export type Marks = readonly (Mark | undefined)[] | undefined;
-
-/** Makes a submission. `marksOf` marks the records of all groups. */
+/** Makes a submission. `users`: of the records of all groups, with both names of an identification. */
 export function createSubmission<G extends Group>(
   { environment, suppressions, limitKeys }: SubmissionContext,
   groups: readonly G[],
-  marksOf: (suppressed: SuppressedUsers) => Marks,
+  users: () => readonly Checked[],
 ): Submission<G> {
   let version = -2;
   let areMarked = false;
@@ -42,7 +39,7 @@ export function createSubmission<G extends Group>(
     if (version === suppressions.version()) return;
     version = suppressions.version();
     const suppressed = suppressions.of(environment);
-    const marks = suppressed === undefined ? undefined : marksOf(suppressed);
+    const marks = suppressed === undefined ? undefined : marksOf(users(), suppressed);
     if (marks !== undefined || areMarked) setMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
     areMarked = marks !== undefined;
   }
@@ -51,6 +48,9 @@ export function createSubmission<G extends Group>(
   const { accountId, registryVersion } = environment;
   return { accountId, registryVersion, groups, renew };
 }
+
+/** The marks of a request's records, in the order of its groups; undefined if no record has one, which is nearly always so. */
+type Marks = readonly (Mark | undefined)[] | undefined;
 
 /** Changes the groups in place: copying a thousand blocked the process for 2 ms. */
 function setMarks(
@@ -72,8 +72,7 @@ function joinLimitOf({ appId }: LiveEnvironment, limitKeys: Pick<LimitKeys, 'ofA
   return { digest: limitKeys.ofApp('joins', appId), limit: bounds.joins };
 }
 
-/** Marks records by their users. Both names of an identification count. */
-export function markUsers(users: readonly Checked[], suppressed: SuppressedUsers): Marks {
+function marksOf(users: readonly Checked[], suppressed: SuppressedUsers): Marks {
   let marks: (Mark | undefined)[] | undefined;
   for (let i = 0; i < users.length; i++) {
     const { identity, userId } = users[i] as Checked;

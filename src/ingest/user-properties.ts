@@ -1,11 +1,11 @@
 // User properties: check and row. A call without properties still creates its user.
 
 import { counts, reservedUserPropertyKeys } from '../contract/limits.js';
-import { type Rejection, rejection } from '../contract/outcomes.js';
+import type { Rejection } from '../contract/outcomes.js';
 import { tables, type UserPropertiesInput, userPropertiesSchema } from '../contract/records.js';
 import { bulkUsersSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
-import { explain, refuseLoneSurrogates } from '../parsing/explain.js';
+import { explain } from '../parsing/explain.js';
 import { noEventId } from './event-id.js';
 import { fieldNames } from './ignored-fields.js';
 import { mendUserProperties } from './mend.js';
@@ -43,12 +43,9 @@ function checkUserProperties(
   value: unknown,
   { surrogates }: CheckContext,
 ): CheckedUserProperties | Rejection {
-  if (!validator.Check(value)) return explain(validator, value) ?? notAsDescribed;
+  const reason = explain(validator, value, surrogates);
+  if (reason !== undefined) return reason;
   const input = value as UserPropertiesInput;
-  if (surrogates) {
-    const reason = refuseLoneSurrogates(input);
-    if (reason !== undefined) return reason;
-  }
   const properties = input.properties as Properties | undefined;
   if (properties !== undefined) {
     const result = checkProperties(properties, reservedUserPropertyKeys);
@@ -56,5 +53,3 @@ function checkUserProperties(
   }
   return { identity: input.identity, userId: undefined, properties };
 }
-
-const notAsDescribed = rejection('invalid_type', 'The user properties do not match the schema.');

@@ -30,9 +30,9 @@ const sentences: Partial<Record<OutcomeCode, string>> = {
   too_many_records: 'has too many elements',
 };
 
-/** The first reason why a schema refuses a value; undefined if it accepts the value. */
-export function explain(validator: Validator, value: unknown): Rejection | undefined {
-  if (validator.Check(value)) return undefined;
+/** The first reason why a schema refuses a value; undefined if it accepts the value. `surrogates`: its texts may not be Unicode. */
+export function explain(validator: Validator, value: unknown, surrogates = false): Rejection | undefined {
+  if (validator.Check(value)) return surrogates ? refuseLoneSurrogates(value as object) : undefined;
   const { value: bad, index } = narrowed(validator, value);
   const errors = validator.Errors(bad);
   const first = errors[0];

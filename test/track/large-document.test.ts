@@ -6,7 +6,7 @@ import { counts } from '../../src/contract/limits.js';
 import { eventKind } from '../../src/ingest/event.js';
 import { ignoredOf } from '../../src/ingest/ignored-fields.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
-import { type PrepareContext, prepareLarge } from '../../src/ingest/prepare.js';
+import { type PrepareContext, prepare } from '../../src/ingest/prepare.js';
 import { prepareSegment } from '../../src/ingest/segment.js';
 import { parseDocument } from '../../src/parsing/document.js';
 import { readLargeDocument } from '../../src/parsing/large-document.js';
@@ -196,7 +196,7 @@ describe('a large document', () => {
         };
         const document = timed(readLargeDocument(body, list));
         assert.ok('value' in document, name);
-        assert.equal(timed(prepareLarge(eventKind, document, context)).kind, 'refused', name);
+        assert.equal(timed(prepare(eventKind, document, context)).kind, 'refused', name);
         return worst;
       });
       assert.ok(Math.min(...worstMs) < 50, `${name}: ${worstMs.join(' ')} ms`);
@@ -219,7 +219,7 @@ describe('a large document', () => {
       assert.ok('value' in read);
       return read;
     };
-    assert.ok(stepsOf(prepareLarge(eventKind, document('events'), context)) >= count);
+    assert.ok(stepsOf(prepare(eventKind, document('events'), context)) >= count);
     assert.ok(stepsOf(ignoredOf(eventKind, document('events'))) >= count);
     const received = { ...context, receivedMs: context.nowMs };
     assert.ok(stepsOf(prepareSegment(document('batch'), undefined, received)) >= count);

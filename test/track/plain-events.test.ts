@@ -20,6 +20,7 @@ import {
 } from '../../src/ingest/prepare.js';
 import type { NamedLimit } from '../../src/ingest/request-limits.js';
 import { parseDocument } from '../../src/parsing/document.js';
+import { atOnce } from '../../src/parsing/steps.js';
 import type { LiveEnvironment } from '../../src/registry/environments.js';
 import fc, { runs } from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
@@ -68,7 +69,7 @@ function fully(text: string | Buffer, context = unlimited): Prepared | undefined
   if ('code' in document) return undefined;
   const { value } = document;
   if (typeof value !== 'object' || value === null || !('app_id' in value)) return undefined;
-  return value.app_id === '1000000001' ? prepare(eventKind, document, context) : undefined;
+  return value.app_id === '1000000001' ? atOnce(prepare(eventKind, document, context)) : undefined;
 }
 
 /** Both ways charge at least the bytes of the rows to the environment's limit of bytes, but know them to different precision. */

@@ -59,7 +59,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     admission.noteIgnored(exchange, admitted, prepared.ignored);
     if (prepared.errors.length > 0) admission.noteElements(admitted, prepared.errors, prepared.messages);
     const request = { pairing: pairingOf(document.value), prepared, environment };
-    if (prepared.accepted.length === 0) return answer(exchange, request, []);
+    if (prepared.errors.length === prepared.messages.length) return answer(exchange, request, []);
     const settle = (results: readonly CommitResult[]) => exchange.run(answer, exchange, request, results);
     ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
   }

@@ -12,13 +12,12 @@ import {
   type PrepareContext,
   type Prepared,
   prepare,
-  prepareLarge,
   preparePlain,
   type Ready,
 } from '../../ingest/prepare.js';
 import type { Checked, RecordKind } from '../../ingest/record-kind.js';
 import { userPropertiesKind } from '../../ingest/user-properties.js';
-import { atOnce, type Steps } from '../../parsing/steps.js';
+import type { Steps } from '../../parsing/steps.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
 import { ingestDocs } from '../openapi/ingest.js';
@@ -111,15 +110,11 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
       nowMs: admitted.receivedMs,
       strictBulk: isSet(exchange.query, 'strict'),
     };
-    if (!document.isLarge) {
-      admission.noteIgnored(exchange, admitted, atOnce(ignoredOf(kind, document)));
-      return conclude(exchange, admitted, prepare(kind, document, context));
-    }
     const preparing = function* (): Steps<Prepared> {
       admission.noteIgnored(exchange, admitted, yield* ignoredOf(kind, document));
-      return yield* prepareLarge(kind, document, context);
+      return yield* prepare(kind, document, context);
     };
-    withResult(exchange, true, preparing(), (prepared) => conclude(exchange, admitted, prepared));
+    withResult(exchange, document.isLarge, preparing(), (prepared) => conclude(exchange, admitted, prepared));
   }
 
   function conclude(exchange: Exchange, admitted: Admitted, prepared: Prepared): void {
