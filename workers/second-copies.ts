@@ -6,8 +6,8 @@ import { userExports } from '../src/contract/limits.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
 import { readUnfinishedMembers } from '../src/privacy/deletion/request.js';
-import { dropStrayPreviews } from '../src/privacy/deletion/round-tables.js';
-import { dropExportTables, exportPrefix } from '../src/privacy/export/tables.js';
+import { dropTables, previewPrefix } from '../src/privacy/deletion/round-tables.js';
+import { exportPrefix } from '../src/privacy/export/tables.js';
 import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
@@ -45,8 +45,8 @@ async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
   await listEarlier(redis);
   for (const [, client] of await reachableClients(clickhouse)) {
-    await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
-    await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);
+    await dropTables(client, previewPrefix, strayPreviewMsMin / 1_000);
+    await dropTables(client, exportPrefix(), strayExportSecondsMin);
   }
   await purgeStrayTargets(clickhouse, async () => {
     const read = () => readUnfinishedMembers(redis, epoch);

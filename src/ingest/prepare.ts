@@ -14,6 +14,7 @@ import {
   type IngestRecord,
   packedBytesMax,
   type Records,
+  recordBytesMax,
   recordsBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
@@ -109,14 +110,22 @@ function* prepareBulk<T extends Checked>(
   const { appId } = context.environment;
   const checks = checkContext(document, context);
   const mending = mendingOf(document, context, flattened.bulkBytesMax);
-  const { accepted, errors } = yield* checkEach(elements, document.isLarge, (element) => {
-    const checked = checkOne(kind, element, checks, mending);
-    return 'code' in checked ? checked : { named: checked, record: kind.encode(appId, checked) };
-  });
+  const { accepted, errors } = yield* checkEach(elements, document.isLarge, (element) =>
+    checkOne(kind, element, checks, mending),
+  );
   if (errors.length > 0 && (context.strictBulk || accepted.length === 0))
     return refuseElements(field, errors);
-  const users = accepted.map(({ named }) => named);
-  const submission = submitBulk(kind, field, users, accepted, context);
+  const records: NamedRecord[] = [];
+  let bytes = 0;
+  for (const named of accepted) {
+    if (document.isLarge) yield;
+    const record = kind.encode(appId, named);
+    records.push({ record, named });
+    bytes += recordBytesMax(record);
+    // They are refused below. Rows may be many times larger than the request.
+    if (bytes > commits.groupBytesMax) break;
+  }
+  const submission = submitBulk(kind, field, accepted, records, context);
   if ('code' in submission) return { kind: 'refused', reason: submission };
   const mendings = mending?.mendings ?? noMendings;
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };

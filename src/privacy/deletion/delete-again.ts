@@ -17,7 +17,7 @@ import { accountOf, countLeft, fillKeys, inEnvironments, mutationPredicate } fro
 import { removalOf } from './round-rows.js';
 import {
   createRoundTables,
-  dropRoundTables,
+  dropTables,
   environmentOfRound,
   namePrefix,
   type RoundTables,
@@ -45,7 +45,7 @@ export async function deleteAgain(
   { redis, clickhouse, shards, environments }: DeleteAgainOptions,
   deleted: readonly DeletedRequest[],
 ): Promise<number> {
-  await dropRoundTables(clickhouse);
+  await dropTables(clickhouse, namePrefix);
   // Requests that were hidden when the backup was made have masked rows, whose users would not be found below.
   await eraseMasked(clickhouse, userTables);
   if (deleted.length === 0) return 0;
@@ -72,7 +72,7 @@ export async function deleteAgain(
     if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
   }
-  await dropRoundTables(clickhouse);
+  await dropTables(clickhouse, namePrefix);
   return rows;
 }
 

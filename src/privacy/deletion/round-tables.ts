@@ -174,29 +174,20 @@ export async function nameUsers(
   tables.sizes.set(tables.users, targets.length);
 }
 
-/** Drops the tables of all rounds, and ends the mutations that need them. */
-export async function dropRoundTables(client: ClickHouseClient): Promise<void> {
-  // Without its table a mutation is stuck for ever.
-  await dropTables(client, namePrefix, () => killMutations(client, namePrefix));
-}
-
-/** Drops the tables of previews whose process was killed: tables older than any preview lasts. */
-export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin: number): Promise<void> {
-  await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
-}
-
-/** Drops the tables with this prefix that are at least this old. Calls `before` in any case, since a restart may have left no tables. */
-export async function dropTables(
-  client: ClickHouseClient,
-  prefix: string,
-  before: () => Promise<void> = async () => undefined,
-  ageSecondsMin = 0,
-): Promise<void> {
+/**
+ * Drops the tables of rounds, previews, exports or runs of retention whose names begin with this prefix and that are at least this old, and
+ * ends whatever uses them, also of a process that was killed or has lost its lock. May be called at any time, and repeatedly.
+ */
+export async function dropTables(client: ClickHouseClient, prefix: string, ageSecondsMin = 0): Promise<void> {
   const names = await listScratch(client, prefix, ageSecondsMin);
-  // Dropping a table waits for statements that use it, and these continue after their process was killed.
+  // Dropping a table waits for statements that use it.
   await endLong(client, names);
-  await before();
+  // Without its table, which a restart may have dropped, a mutation is stuck for ever.
+  await killMutations(client, prefix);
+  if (names.length === 0) return;
   await dropScratch(client, names);
+  // A mutation may have started in the meantime. Without the table no further one can start.
+  await killMutations(client, prefix);
 }
 
 /** How many distinct users each request of the round names, by number of the request. */

@@ -3,10 +3,9 @@
 
 import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { endLong } from '../../clickhouse/long-statement.js';
-import { dropScratch, listScratch } from '../../clickhouse/scratch.js';
 import { reachableClients } from '../../clickhouse/servers.js';
 import { succeeds } from '../../wait.js';
+import { dropTables } from '../deletion/round-tables.js';
 
 const prefix = 'user_export_';
 
@@ -48,7 +47,9 @@ export async function endDownload(clickhouse: ClickHouseClient, namePrefix: stri
  */
 async function endReading(client: ClickHouseClient, prefixes: readonly string[]): Promise<void> {
   const dropped = new AbortController();
-  const dropping = dropExportTables(client, prefixes, 0).finally(() => dropped.abort());
+  const dropping = Promise.all(prefixes.map((each) => dropTables(client, each))).finally(() =>
+    dropped.abort(),
+  );
   const ending = async () => {
     while (!dropped.signal.aborted) {
       await endQueries(client, prefixes);
@@ -67,17 +68,4 @@ async function endQueries(client: ClickHouseClient, prefixes: readonly string[])
       AND arrayExists(begin -> startsWith(query_id, begin), {prefixes:Array(String)}) ASYNC`,
     query_params: { prefixes },
   });
-}
-
-/** Drops tables with these prefixes that are at least this old. */
-export async function dropExportTables(
-  client: ClickHouseClient,
-  prefixes: readonly string[],
-  ageSecondsMin: number,
-): Promise<void> {
-  const found = await listScratch(client, prefix, ageSecondsMin);
-  const tables = found.filter((table) => prefixes.some((begin) => table.includes(`.${begin}`)));
-  // Dropping a table waits for statements that write or read it.
-  await endLong(client, tables);
-  await dropScratch(client, tables);
 }

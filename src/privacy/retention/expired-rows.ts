@@ -9,17 +9,11 @@
 
 import { grouped } from '../../batches.js';
 import { anySize, type ClickHouseClient } from '../../clickhouse/client.js';
-import { endLong, readLong } from '../../clickhouse/long-statement.js';
-import { killMutations } from '../../clickhouse/mutate.js';
+import { readLong } from '../../clickhouse/long-statement.js';
 import { syncReplicas } from '../../clickhouse/replication.js';
-import {
-  createScratch,
-  dropScratch,
-  fillScratch,
-  listScratch,
-  scratchName,
-} from '../../clickhouse/scratch.js';
+import { createScratch, fillScratch, scratchName } from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
+import { dropTables } from '../deletion/round-tables.js';
 import { type UserTable, userTables } from '../deletion/user-tables.js';
 
 /** Environments with the same retention, and the time of acceptance before which their rows have expired. */
@@ -135,19 +129,9 @@ function mergedBy(rowsOfIdentifications: string) {
 const nameOfRow =
   "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
 
-/**
- * Ends the statements and drops the tables of all runs, including a run that has lost the maintenance lock: its later mutations name a
- * table that no longer exists, and fail. May be called at any time, and repeatedly.
- */
-export async function endRuns(client: ClickHouseClient): Promise<void> {
-  const names = await listScratch(client, namePrefix);
-  await endLong(client, names);
-  // Without its table, which a restart may have dropped, a mutation is stuck for ever.
-  await killMutations(client, namePrefix);
-  if (names.length === 0) return;
-  await dropScratch(client, names);
-  // A mutation may have started in the meantime. Without the table no further one can start.
-  await killMutations(client, namePrefix);
+/** Ends all runs: the later mutations of one that has lost the maintenance lock name a table that no longer exists, and fail. */
+export function endRuns(client: ClickHouseClient): Promise<void> {
+  return dropTables(client, namePrefix);
 }
 
 export function expiredPredicate(
