@@ -23,13 +23,13 @@ export function serveCallbacks(context: WorkerContext): CallbackWork {
   const { redis, config, crash } = context;
   const calling = callOptionsOf(config.callbackAllow);
   const places = createPlaces(callbackJobs.places);
-  const waitingLine = createWaitingLine();
+  const delayMs = createWaitingLine();
   const call = async (job: Job<{ requestId: string }>, jobLock?: string) => {
     let busyMs = 0;
     const withinShare: WithinShare = async (accountId, makeCall) => {
       const end = places.tryTake({ account: accountId });
       if (end !== undefined) return makeCall().finally(end);
-      busyMs = waitingLine.delayMs(accountId, performance.now());
+      busyMs = delayMs(accountId, performance.now());
       return 'busy';
     };
     const outcome = await tryCallback(redis, job.data.requestId, calling, crash, withinShare);
@@ -74,22 +74,18 @@ export function serveCallbacks(context: WorkerContext): CallbackWork {
   };
 }
 
-/** Spaces the calls that found no free place: each tries again later than those of its account before it. */
-export type WaitingLine = {
-  /** After how many milliseconds a call may try again. */
-  readonly delayMs: (accountId: string, nowMs: number) => number;
-};
-
-export function createWaitingLine(): WaitingLine {
+/**
+ * Makes a function that says after how many milliseconds a call that found no free place may try again: later than those of its account
+ * before it.
+ */
+export function createWaitingLine(): (accountId: string, nowMs: number) => number {
   const lineEnds = new Map<string, number>();
-  return {
-    delayMs: (accountId, nowMs) => {
-      for (const [other, endsMs] of lineEnds) if (endsMs < nowMs) lineEnds.delete(other);
-      const lineEndMs = lineEnds.get(accountId) ?? 0;
-      const atMs = Math.max(nowMs + callbackJobs.busyMs, lineEndMs + callbackJobs.busySpacingMs);
-      lineEnds.set(accountId, atMs);
-      return atMs - nowMs;
-    },
+  return (accountId, nowMs) => {
+    for (const [other, endsMs] of lineEnds) if (endsMs < nowMs) lineEnds.delete(other);
+    const lineEndMs = lineEnds.get(accountId) ?? 0;
+    const atMs = Math.max(nowMs + callbackJobs.busyMs, lineEndMs + callbackJobs.busySpacingMs);
+    lineEnds.set(accountId, atMs);
+    return atMs - nowMs;
   };
 }
 

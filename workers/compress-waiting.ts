@@ -1,19 +1,15 @@
 // Compresses sealed segments that have waited for ClickHouse for some seconds, so that the backlog lasts longer while
 // ClickHouse is unreachable. Nothing else changes: every reader decompresses the rows, so the segment keeps its token.
 
-import type { CrashPoint } from '../src/crash-point.js';
 import { segmentsCompressed } from '../src/metrics.js';
-import type { Redis } from '../src/redis/client.js';
 import { keysOfSegment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { waitingSegments } from '../src/tuning.js';
+import type { ShardContext } from './context.js';
 import { compressRows, isCompressed } from './segment-bytes.js';
 
-export type CompressOptions = {
-  readonly redis: Redis;
-  readonly shard: number;
-  readonly crash: CrashPoint;
+export type CompressOptions = Pick<ShardContext, 'redis' | 'shard' | 'crash'> & {
   /** A monotonic clock in milliseconds. */
   readonly clockMs?: () => number;
 };

@@ -19,3 +19,8 @@ export type WorkerContext = {
   readonly crash: CrashPoint;
   readonly log: Log;
 };
+
+/** What the work for one shard needs. `clickhouse`: the server that has the shard. */
+export type ShardContext = Pick<WorkerContext, 'redis' | 'clickhouse' | 'crash' | 'log'> & {
+  readonly shard: number;
+};

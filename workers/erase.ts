@@ -18,21 +18,16 @@ import {
 import { reachableClients } from '../src/clickhouse/servers.js';
 import type { Config } from '../src/config.js';
 import { isStuck } from '../src/contract/deletion-states.js';
-import type { CrashPoint } from '../src/crash-point.js';
-import type { Log } from '../src/log.js';
 import { type DeletionRequest, readDeletions } from '../src/privacy/deletion/request.js';
 import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { readTime } from '../src/registry/registry.js';
 import { erasures } from '../src/tuning.js';
+import type { WorkerContext } from './context.js';
 
-export type ErasureOptions = {
-  readonly redis: Redis;
-  readonly clickhouse: ClickHouseClient;
+export type ErasureOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'crash' | 'log'> & {
   readonly erasure: Config['erasure'];
-  readonly crash: CrashPoint;
-  readonly log: Log;
 };
 
 /** Whether there is something to do: a pass to start or to check, or hidden requests to count. */

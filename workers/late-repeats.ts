@@ -1,21 +1,14 @@
 // Late repeats: rows whose key an earlier segment has. Redis had forgotten the key when it accepted them, so the worker asks the
 // index before it inserts them. As long as no key was ever forgotten, it asks nothing and does not read the rows.
 
-import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { lookUpKeys } from '../src/clickhouse/key-look-up.js';
 import { countByEnvironment, keysOfRows } from '../src/clickhouse/row-keys.js';
 import { withoutRows } from '../src/clickhouse/stamps.js';
 import { tableOf } from '../src/contract/records.js';
 import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
 import type { Segment } from '../src/redis/keys.js';
-import type { Forgotten, KeyFilter } from './key-filter.js';
-
-type Options = {
-  readonly clickhouse: ClickHouseClient;
-  readonly shard: number;
-  /** Saves look-ups. Without a filter every key is looked up. */
-  readonly keyFilter?: KeyFilter;
-};
+import type { Forgotten } from './key-filter.js';
+import type { StoreOptions } from './store.js';
 
 /** The index lacks some of the forgotten keys. It is being rebuilt; store the segment later. */
 export class KeyIndexIncomplete extends Error {
@@ -24,7 +17,7 @@ export class KeyIndexIncomplete extends Error {
   }
 }
 
-export type Checked = {
+type Checked = {
   /** The segment's bytes without repeats. */
   readonly bytes: Buffer;
   readonly repeats: number;
@@ -39,7 +32,7 @@ const noRepeats = { repeats: 0, repeatsOf: new Map<string, number>() } as const;
  * whose key the segment itself owns stay. Rejects with KeyIndexIncomplete if the index cannot tell.
  */
 export async function withoutLateRepeats(
-  { clickhouse, shard, keyFilter }: Options,
+  { clickhouse, shard, keyFilter }: Pick<StoreOptions, 'clickhouse' | 'shard' | 'keyFilter'>,
   segment: Segment,
   bytes: Buffer,
   forgotten: Forgotten,

@@ -16,25 +16,15 @@ import {
   type SegmentName,
 } from '../src/clickhouse/store.js';
 import { type TableVersion, tableOf, tables } from '../src/contract/records.js';
-import type { CrashPoint } from '../src/crash-point.js';
-import type { Log } from '../src/log.js';
 import { rowsQuarantined } from '../src/metrics.js';
-import type { Redis } from '../src/redis/client.js';
 import { keysOfSegment, memberOf, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
+import type { ShardContext } from './context.js';
 import { type BadRow, failedRowOf } from './failed-row.js';
 import { beginMarkerCheck } from './marker-check.js';
 
 // Every counter starts at 0: if it appeared only with its first count, an alert on its increase would miss the first rows.
 for (const table of tables) rowsQuarantined.inc({ table }, 0);
-
-type QuarantineOptions = {
-  readonly redis: Redis;
-  readonly clickhouse: ClickHouseClient;
-  readonly shard: number;
-  readonly crash: CrashPoint;
-  readonly log: Log;
-};
 
 type Rows = {
   /** The segment's bytes without repeats: a repeat must not become a failed row, since a retry would store it. */
@@ -49,7 +39,7 @@ type Rows = {
  * ClickHouse refuses the marker row too: then the schema is at fault, not the data, and no rows are removed.
  */
 export async function quarantine(
-  options: QuarantineOptions,
+  options: ShardContext,
   segment: SegmentName,
   { bytes, lengthRead, repeats }: Rows,
   cause: unknown,
@@ -106,7 +96,7 @@ const tokensMax = 5;
  * segment is no longer outstanding, so another worker stored them, and a deletion may have removed them since.
  */
 async function keepFailed(
-  { redis, clickhouse, shard, log }: QuarantineOptions,
+  { redis, clickhouse, shard, log }: ShardContext,
   segment: SegmentName,
   bad: readonly BadRow[],
   isExempt: boolean,

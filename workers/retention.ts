@@ -205,7 +205,7 @@ async function expireOn(
       nowMs,
     );
     if (retained.length === 0) continue;
-    const rows = await expireTable(context, { table, retained, users, fences });
+    const rows = await expireTable(context, table, retained, users, fences);
     for (const [appId, count] of rows)
       log.info(
         { environment: appId, retainDays: daysOf.get(appId), table, rows: count },
@@ -241,21 +241,16 @@ async function accountsThatDelete({ redis, epoch }: RetentionContext) {
   };
 }
 
-/** What a run deletes from one table. */
-type Step = {
-  readonly table: UserTable;
-  readonly retained: readonly Retained[];
-  readonly users: ExpiredUsers;
-  readonly fences: readonly string[];
-};
-
 const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
 /** Deletes the expired rows of a table. Settles with their number by environment. */
 async function expireTable(
   context: Run,
-  { table, retained, users, fences }: Step,
+  table: UserTable,
+  retained: readonly Retained[],
+  users: ExpiredUsers,
+  fences: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
   const { clickhouse, crash, isHeld } = context;
   const predicate = expiredPredicate(table, retained, users);

@@ -8,7 +8,7 @@ import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
 import { readUnfinishedMembers } from '../src/privacy/deletion/request.js';
 import { dropTables, previewPrefix } from '../src/privacy/deletion/round-tables.js';
 import { exportPrefix } from '../src/privacy/export/tables.js';
-import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
+import { moveJoins } from '../src/privacy/suppression/joins.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { readOnReplicas } from '../src/redis/replicas.js';
@@ -25,7 +25,7 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
   const { redis, clickhouse, crash } = context;
   const copies = [
     async () => {
-      const unjoined = await moveSomeJoins(context);
+      const unjoined = await moveJoins(context, Array(context.shards).keys(), 1);
       if (unjoined > 0) usersUnjoined.inc(unjoined);
     },
     () => copyChanges(redis, clickhouse, { crash }),

@@ -8,6 +8,7 @@ import { createCompressor } from './compress-waiting.js';
 import type { WorkerContext } from './context.js';
 import { indexKeys } from './index-keys.js';
 import { createKeyFilter } from './key-filter.js';
+import { KeyIndexIncomplete } from './late-repeats.js';
 import { type ServedQueue, serveQueue, storeQueueName } from './queues.js';
 import { maySkipMarkerCheck, storeSegment } from './store.js';
 import { repeatTicks, tick } from './tick.js';
@@ -23,9 +24,6 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
   const servers = serversOf(context.clickhouse);
   const keyFilter = createKeyFilter(() => servers.ofShard(shard), shard, shards, log);
   let wantsIndex = false;
-  const onKeyIndexIncomplete = () => {
-    wantsIndex = true;
-  };
   /** Why the shard's segments have to wait; undefined if they need not. */
   const whyToWait = (): Error | undefined => {
     const server = servers.numberOf(shard);
@@ -39,12 +37,15 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     if (why !== undefined) throw why;
     return servers.ofShard(shard);
   };
-  const store = async (segment: Segment, skipsFirstCheck = false) =>
-    storeSegment(
-      { redis, clickhouse: clickhouseNow(), shard, crash, log, keyFilter, onKeyIndexIncomplete },
-      segment,
-      skipsFirstCheck,
-    );
+  const store = async (segment: Segment, skipsFirstCheck = false) => {
+    try {
+      const options = { redis, clickhouse: clickhouseNow(), shard, crash, log, keyFilter };
+      return await storeSegment(options, segment, skipsFirstCheck);
+    } catch (error) {
+      if (error instanceof KeyIndexIncomplete) wantsIndex = true;
+      throw error;
+    }
+  };
   const { queue, worker, ...served } = serveQueue<Segment>(
     context,
     storeQueueName,

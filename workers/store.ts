@@ -2,7 +2,7 @@
 // once, or resume after a long pause. Redis forgets a segment only after its marker row has been read. Late repeats, rows whose
 // keys the index has for an earlier segment, are skipped. The token is made of all rows, so skipping some does not change it.
 
-import { type ClickHouseClient, isPoison } from '../src/clickhouse/client.js';
+import { isPoison } from '../src/clickhouse/client.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
 import {
   insertSegment,
@@ -12,8 +12,6 @@ import {
   tokenOf,
 } from '../src/clickhouse/store.js';
 import { tableOf } from '../src/contract/records.js';
-import type { CrashPoint } from '../src/crash-point.js';
-import type { Log } from '../src/log.js';
 import {
   insertSeconds,
   queryableSeconds,
@@ -27,22 +25,16 @@ import { readOnReplicas } from '../src/redis/replicas.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { createSpareBuffers } from '../src/spare-buffers.js';
 import { commitBatches } from '../src/tuning.js';
+import type { ShardContext } from './context.js';
 import type { Forgotten, KeyFilter } from './key-filter.js';
-import { type Checked, KeyIndexIncomplete, withoutLateRepeats } from './late-repeats.js';
+import { withoutLateRepeats } from './late-repeats.js';
 import { beginMarkerCheck } from './marker-check.js';
 import { quarantine } from './quarantine.js';
 import { rowsOfStored } from './segment-bytes.js';
 
-export type StoreOptions = {
-  readonly redis: Redis;
-  readonly clickhouse: ClickHouseClient;
-  readonly shard: number;
-  readonly crash: CrashPoint;
-  readonly log: Log;
+export type StoreOptions = ShardContext & {
   /** Skips look-ups of keys that cannot be in the index. Without it every key is looked up. */
   readonly keyFilter?: KeyFilter;
-  /** Called when a segment has to wait because the index of keys is incomplete. */
-  readonly onKeyIndexIncomplete?: () => void;
 };
 
 /** `stored`: by this call. `found`: ClickHouse already had it. `gone`: another call stored and forgot it. */
@@ -71,7 +63,7 @@ export function maySkipMarkerCheck(
   return triesStarted <= 1 && ageMs >= 0 && ageMs < segmentAgeMsMax + commitBatches.overdueSegmentMsMax;
 }
 
-/** Rejects if the segment could not be stored now; call again later. */
+/** Rejects if the segment could not be stored now, with KeyIndexIncomplete if it waits for the index of keys; call again later. */
 export async function storeSegment(
   options: StoreOptions,
   segment: Segment,
@@ -97,8 +89,8 @@ export async function storeSegment(
     const checksMarker = !skipsFirstCheck || attempt > 0;
     if (checksMarker && (await isStored(clickhouse, name))) return forget(options, segment, 'found');
 
-    const burnt = await readBurnt(redis, shard, segment);
-    const checked = await check(options, segment, bytes, forgotten);
+    const burnt = Number((await redis.hget(shardKeys.burntTokens(shard), memberOf(segment))) ?? 0);
+    const checked = await withoutLateRepeats(options, segment, bytes, forgotten);
     await countLateRepeats(redis, shard, segment, checked.repeatsOf);
     crash('keys_looked_up');
     const stamped = stampRows(checked.bytes, spares.take);
@@ -109,13 +101,9 @@ export async function storeSegment(
       await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);
     } catch (error) {
       insertSeconds.observe({ table: name.table, result: 'failed' }, (performance.now() - started) / 1000);
-      if (isRefusedSegment(error) && !isExempt) {
-        isExempt = true;
-        continue;
-      }
-      if (!isPoison(error)) throw error;
-      log.warn({ segment, error }, 'clickhouse refuses some rows of a segment');
       try {
+        if (isRefusedSegment(error) || !isPoison(error)) throw error;
+        log.warn({ segment, error }, 'clickhouse refuses some rows of a segment');
         await quarantine(
           options,
           segment,
@@ -147,24 +135,12 @@ export async function storeSegment(
     if (await isStored(clickhouse, name, true)) continue;
     tokensBurnt.inc();
     log.warn({ segment, burnt: burnt + 1 }, 'a token of a segment is burnt');
-    await writeBurnt(redis, shard, segment, burnt + 1);
+    // Two workers that find the same token burnt must continue with the same next one: so the number is set, not incremented.
+    const args = [memberOf(segment), burnt + 1];
+    await runScript(redis, scripts.burnToken, [shardKeys.burntTokens(shard)], args);
     crash('token_burnt');
   }
   throw new Error('the segment could not be stored');
-}
-
-async function check(
-  options: StoreOptions,
-  segment: Segment,
-  bytes: Buffer,
-  forgotten: Forgotten,
-): Promise<Checked> {
-  try {
-    return await withoutLateRepeats(options, segment, bytes, forgotten);
-  } catch (error) {
-    if (error instanceof KeyIndexIncomplete) options.onKeyIndexIncomplete?.();
-    throw error;
-  }
 }
 
 type Read = { readonly bytes: Buffer; readonly forgotten: Forgotten };
@@ -219,13 +195,4 @@ async function forget(
   await runScript(redis, scripts.forget, keysOfSegment(shard, segment), [memberOf(segment)]);
   crash('segment_forgotten');
   return result;
-}
-
-async function readBurnt(redis: Redis, shard: number, segment: Segment): Promise<number> {
-  return Number((await redis.hget(shardKeys.burntTokens(shard), memberOf(segment))) ?? 0);
-}
-
-/** Two workers that find the same token burnt must continue with the same next one: so the number is set, not incremented. */
-async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: number): Promise<void> {
-  await runScript(redis, scripts.burnToken, [shardKeys.burntTokens(shard)], [memberOf(segment), burnt]);
 }

@@ -1,29 +1,23 @@
 // The tick of a shard: seals open segments that are old enough, makes a job for each of the oldest outstanding segments, and
 // retries failed jobs. Running it twice, or in two processes at once, does no harm.
 
-import type { CrashPoint } from '../src/crash-point.js';
-import type { Log } from '../src/log.js';
 import type { Queue } from '../src/packages/bullmq.js';
-import type { Redis } from '../src/redis/client.js';
 import { classifyRedisFault } from '../src/redis/faults.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { repeat } from '../src/repeat.js';
+import type { ShardContext } from './context.js';
 import { recordTick, storeJobId, storeJobOptions, tickEveryMs, tickRestMs, tickTurnMs } from './queues.js';
 
-export type TickOptions = {
-  readonly redis: Redis;
+export type TickOptions = Omit<ShardContext, 'clickhouse'> & {
   readonly storeQueue: Queue;
-  readonly shard: number;
   readonly epoch: string;
   readonly segmentAgeMsMax: number;
   /** How many segments get jobs at one time. */
   readonly jobsMax: number;
   /** Stores a segment directly, without a job. */
   readonly store: (segment: Segment) => Promise<unknown>;
-  readonly crash: CrashPoint;
-  readonly log: Log;
 };
 
 /**

@@ -16,12 +16,7 @@ import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
 import { writeSecondCopies } from './second-copies.js';
 import { serveShard } from './shard.js';
 
-export type Work = {
-  /** Starts nothing new; settles when all running work has ended. */
-  stop(): Promise<void>;
-};
-
-export function startWork(context: WorkerContext): Work {
+export function startWork(context: WorkerContext) {
   const { redis, shards, log } = context;
   const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
   const callbackWork = serveCallbacks(context);
@@ -61,6 +56,7 @@ export function startWork(context: WorkerContext): Work {
   ];
 
   return {
+    /** Starts nothing new; settles when all running work has ended. */
     stop: async () => {
       await Promise.all([...repeated.map(({ stop }) => stop()), ...queues.map((queue) => queue.close())]);
     },

@@ -449,15 +449,10 @@ describe('the name of a callback', () => {
 });
 
 test('calls beyond the number at once wait in line', () => {
-  const shares = createWaitingLine();
+  const delayMs = createWaitingLine();
   const { busyMs, busySpacingMs } = callbackJobs;
   assert.deepEqual(
-    [
-      shares.delayMs('a', 0),
-      shares.delayMs('a', 0),
-      shares.delayMs('b', 0),
-      shares.delayMs('a', 10 * busyMs),
-    ],
+    [delayMs('a', 0), delayMs('a', 0), delayMs('b', 0), delayMs('a', 10 * busyMs)],
     [busyMs, busyMs + busySpacingMs, busyMs, busyMs],
   );
 });

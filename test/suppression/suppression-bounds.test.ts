@@ -16,7 +16,7 @@ import {
   suppressNames,
   TooManyNames,
 } from '../../src/privacy/suppression/change.js';
-import { joinTo, moveJoins, moveSomeJoins } from '../../src/privacy/suppression/joins.js';
+import { joinTo, moveJoins } from '../../src/privacy/suppression/joins.js';
 import { createNameHasher, inEnvironment } from '../../src/privacy/suppression/names.js';
 import { freeUsers } from '../../src/privacy/suppression/submit.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
@@ -249,14 +249,14 @@ test('joining ever more users keeps no move of joined users from ending', async 
   });
   await moveJoins({ ...options, redis: flooded }, [0]);
   assert.deepEqual([await isJoined(early), await isJoined([late])], [true, false]);
-  assert.equal(await moveSomeJoins(options), 0);
+  assert.equal(await moveJoins(options, [0], 1), 0);
   assert.deepEqual([await isJoined([late]), await redis.hlen(shardKeys.joined(0))], [true, 0]);
   // A worker moves only some at a time, since it has other work too. A submission moves all.
   const many = Array.from({ length: 2 * suppressionChanges.joinsPerRoundMax }, (_, at) =>
     anonymous(100 + at),
   );
   await joins(many);
-  await moveSomeJoins(options);
+  await moveJoins(options, [0], 1);
   const left = await redis.hlen(shardKeys.joined(0));
   assert.ok(left > 0 && left < many.length, String(left));
   await moveJoins(options, [0]);

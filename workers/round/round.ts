@@ -8,20 +8,17 @@ import type { RoundParts } from '../../src/privacy/deletion/round-parts.js';
 import { dropTables, namePrefix } from '../../src/privacy/deletion/round-tables.js';
 import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
 import { deletionRounds } from '../../src/tuning.js';
+import type { WorkerContext } from '../context.js';
 import type { ErasureOptions } from '../erase.js';
 
-export type RoundOptions = ErasureOptions & {
-  readonly shards: number;
-  /** The epoch of the deployment. A Redis with another epoch, or without one, decides nothing. */
-  readonly epoch: string;
-  /** The deployment's secret, for keyed hashes. */
-  readonly secret: string;
-  /** Accounts whose requests ClickHouse has refused alone. Rounds add and remove them. */
-  readonly refused?: Set<string>;
-  /** Called when all requests wait for ClickHouse servers, so that the next check need not be soon. */
-  readonly onServersAwaited?: () => void;
-  readonly onCallbacksDue?: (requestIds: readonly string[]) => Promise<void>;
-};
+export type RoundOptions = ErasureOptions &
+  Pick<WorkerContext, 'shards' | 'epoch' | 'secret'> & {
+    /** Accounts whose requests ClickHouse has refused alone. Rounds add and remove them. */
+    readonly refused?: Set<string>;
+    /** Called when all requests wait for ClickHouse servers, so that the next check need not be soon. */
+    readonly onServersAwaited?: () => void;
+    readonly onCallbacksDue?: (requestIds: readonly string[]) => Promise<void>;
+  };
 
 /** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
 export type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };

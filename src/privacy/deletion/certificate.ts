@@ -27,33 +27,27 @@ const statement =
 /** The certificate of a complete request; undefined while it is not complete. */
 export function certify(request: DeletionRequest, key: SigningKey): SignedCertificate | undefined {
   if (request.status !== 'complete') return undefined;
-  const {
-    found = [],
-    verified_tables,
-    users_found,
-    reference,
-    submitted_by,
-    hidden_at,
-    backups_end_at,
-  } = request;
+  const { found = [], submitted_by } = request;
+  // What is undefined is neither written nor signed.
   const certificate = {
     type: 'sluice-deletion-1',
     deletion_request_id: request.deletion_request_id,
     account_id: request.account_id,
     app_id: request.app_id,
     // Without an API key there is no time of its creation.
-    ...(submitted_by === undefined ? { key_created_at: request.key_created_at } : { submitted_by }),
-    ...(reference === undefined ? {} : { reference }),
+    key_created_at: submitted_by === undefined ? request.key_created_at : undefined,
+    submitted_by,
+    reference: request.reference,
     submitted_at: request.submitted_at,
-    ...(hidden_at === undefined ? {} : { hidden_at }),
+    hidden_at: request.hidden_at,
     verified_at: request.verified_at,
     completed_at: request.completed_at,
-    ...(backups_end_at === undefined ? {} : { backups_end_at }),
+    backups_end_at: request.backups_end_at,
     users: request.targets,
-    users_found,
+    users_found: request.users_found,
     rows_deleted: rowsOf(found),
     found,
-    tables_counted: verified_tables,
+    tables_counted: request.verified_tables,
     statement,
   };
   const value = sign(null, Buffer.from(canonicalJson(certificate)), privatePartOf(key)).toString('base64');

@@ -3,6 +3,7 @@
 import { deletionStates } from '../../contract/deletion-states.js';
 import type { DeletionRequest } from './request.js';
 
+/** In JSON, which leaves out what is undefined. */
 export function statusOf(request: DeletionRequest): object {
   const { status, state, submitted_at, reference, hidden_at } = request;
   return {
@@ -10,23 +11,16 @@ export function statusOf(request: DeletionRequest): object {
     status,
     ...(status === 'pending' ? { state, message: deletionStates[state] } : {}),
     submitted_at,
-    ...(reference === undefined ? {} : { reference }),
+    reference,
     users: request.targets,
-    ...(hidden_at === undefined ? {} : { hidden_at }),
+    hidden_at,
     ...(status === 'complete' ? countsOf(request) : {}),
   };
 }
 
 function countsOf(request: DeletionRequest): object {
   const { completed_at, backups_end_at, users_found, evidence_until, found, callback } = request;
-  return {
-    completed_at,
-    ...(backups_end_at === undefined ? {} : { backups_end_at }),
-    users_found,
-    rows_deleted: rowsOf(found),
-    ...(callback === undefined ? {} : { callback }),
-    ...(evidence_until === undefined ? {} : { evidence_until }),
-  };
+  return { completed_at, backups_end_at, users_found, rows_deleted: rowsOf(found), callback, evidence_until };
 }
 
 /** How many rows a request found. Once it is complete, none of them is left. */

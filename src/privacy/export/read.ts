@@ -73,10 +73,9 @@ export async function* readUsersRecords(
     const kindCount = statements('', '').length;
     for (let kind = 0; kind < kindCount; kind++) {
       for (const { client, tables, reached } of parts) {
-        const { query, hasRecords } = statements(reached, tables.users)[kind] as Statement;
-        for await (const lines of readLines(client, query, `${names}_${kind}`, signal)) {
-          yield { ...lines, records: hasRecords ? lines.count : 0 };
-        }
+        const query = statements(reached, tables.users)[kind] as string;
+        for await (const lines of readLines(client, query, `${names}_${kind}`, signal))
+          yield { ...lines, records: kind === 0 ? 0 : lines.count };
         // A restart of ClickHouse empties the tables, and then no rows would be found.
         await assertIntact(client, tables);
       }
@@ -131,14 +130,12 @@ function readLines(
   });
 }
 
-type Statement = { readonly query: string; readonly hasRecords: boolean };
-
 /**
- * The statements of an export, with the predicate of a deletion's mutations. `users`: the table of the found users. They have a statement
- * of their own, since rows do not show which users are merged: a row may match by its identity although its user_id is merged with another
+ * The statements of an export, with the predicate of a deletion's mutations. `users`: the table of the found users. The first statement is
+ * of them, since rows do not show which users are merged: a row may match by its identity although its user_id is merged with another
  * identity.
  */
-function statements(reached: string, users: string): readonly Statement[] {
+function statements(reached: string, users: string): readonly string[] {
   const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
     FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
   // The tables that say most about a user come first, however many events follow.
@@ -153,10 +150,7 @@ function statements(reached: string, users: string): readonly Statement[] {
       ${columnsByVersion()} AS columns, row, failed_at
     FROM (SELECT app_id, user_id, identity, table_name, row, failed_at FROM failed_events WHERE ${reached}) AS r`;
   // The failed rows come first: one that is retried during the export may then be in two lines, but never in none.
-  return [
-    { query: merged, hasRecords: false },
-    ...[failed, ...ofTables].map((query) => ({ query, hasRecords: true })),
-  ];
+  return [merged, failed, ...ofTables];
 }
 
 /** The column names of the values in a failed row's text, by the version of its table. */

@@ -11,20 +11,15 @@ import { type ChangeOptions, joinNames, publishSuppressionVersion } from './chan
 import type { NameText } from './names.js';
 
 /**
- * Moves the users that these shards had joined before the call. Users who are joined during the call may be left for the next one, so that
- * this one always ends. Settles when every shard knows the moved users from the list, with how many exceeded the account's limits. Several
- * processes may do it at once; if one is interrupted, the users stay in their shard.
+ * Moves the users that these shards had joined before the call, some of each shard in each of `roundsMax` rounds. Users who are joined
+ * during the call may be left for the next one, so that this one always ends. Settles when every shard knows the moved users from the list,
+ * with how many exceeded the account's limits. Several processes may do it at once; if one is interrupted, the users stay in their shard.
  */
-export function moveJoins(options: ChangeOptions, shards: Iterable<number>): Promise<number> {
-  return move(options, shards, Number.POSITIVE_INFINITY);
-}
-
-export function moveSomeJoins(options: ChangeOptions): Promise<number> {
-  const shards = Array.from({ length: options.shards }, (_, shard) => shard);
-  return move(options, shards, 1);
-}
-
-async function move(options: ChangeOptions, shards: Iterable<number>, roundsMax: number): Promise<number> {
+export async function moveJoins(
+  options: ChangeOptions,
+  shards: Iterable<number>,
+  roundsMax: number = Number.POSITIVE_INFINITY,
+): Promise<number> {
   let withoutRoom = 0;
   const batches = [...shards].map((shard) =>
     inBatchesAsync(readJoined(options, shard), suppressionChanges.joinsPerRoundMax),
