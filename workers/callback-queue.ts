@@ -9,17 +9,10 @@ import { readDueCallbacks, tryCallback, type WithinShare } from '../src/privacy/
 import { transactionValues } from '../src/redis/transactions.js';
 import { callbackJobs } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
-import { callbackQueueName, type ServedQueue, serveQueue, storeJobOptions } from './queues.js';
-
-export type CallbackWork = ServedQueue & {
-  /** Adds jobs for calls that have just become due, ahead of those that wait. */
-  readonly addFirst: (requestIds: readonly string[]) => Promise<void>;
-  /** Adds the missing jobs of calls that are due. */
-  readonly addDue: () => Promise<void>;
-};
+import { callbackQueueName, serveQueue, storeJobOptions } from './queues.js';
 
 /** Starts to make the calls. */
-export function serveCallbacks(context: WorkerContext): CallbackWork {
+export function serveCallbacks(context: WorkerContext) {
   const { redis, config, crash } = context;
   const calling = callOptionsOf(config.callbackAllow);
   const places = createPlaces(callbackJobs.places);
@@ -58,7 +51,9 @@ export function serveCallbacks(context: WorkerContext): CallbackWork {
   };
   return {
     ...served,
-    addFirst: (requestIds) => add(requestIds, true),
+    /** Adds jobs for calls that have just become due, ahead of those that wait. */
+    addFirst: (requestIds: readonly string[]) => add(requestIds, true),
+    /** Adds the missing jobs of calls that are due. */
     addDue: async () => {
       const due = await readDueCallbacks(redis);
       if (due.length === 0) return;

@@ -4,25 +4,11 @@ import { registryKeys } from '../src/redis/keys.js';
 import { erasures } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 import { runDeletionRound } from './delete.js';
-import {
-  deletionJobOptions,
-  deletionQueueName,
-  type ServedQueue,
-  serveQueue,
-  serversAwaitedMs,
-} from './queues.js';
+import { deletionJobOptions, deletionQueueName, serveQueue, serversAwaitedMs } from './queues.js';
 import type { RoundOptions } from './round/round.js';
 
-export type DeletionWork = ServedQueue & {
-  /** Adds a round if requests are pending, and from time to time to erase what rounds have masked. */
-  readonly addRoundIfPending: () => Promise<void>;
-};
-
 /** Starts to run rounds of deletions. `onCallbacksDue` gets the completed requests whose accounts want to be called. */
-export function serveDeletions(
-  context: WorkerContext,
-  onCallbacksDue: RoundOptions['onCallbacksDue'],
-): DeletionWork {
+export function serveDeletions(context: WorkerContext, onCallbacksDue: RoundOptions['onCallbacksDue']) {
   const { redis, config } = context;
   let pending = 0;
   let roundAddedAtMs = 0;
@@ -38,7 +24,10 @@ export function serveDeletions(
   const { queue, ...served } = serveQueue(context, deletionQueueName, 'registry', round, { concurrency: 1 });
   return {
     ...served,
-    // The job has a fixed id: so there is one round at a time, and adding it again changes nothing.
+    /**
+     * Adds a round if requests are pending, and from time to time to erase what rounds have masked. The job has a fixed id: so there is one
+     * round at a time, and adding it again changes nothing.
+     */
     addRoundIfPending: async () => {
       const before = pending;
       pending = await redis.zcard(registryKeys.pendingDeletions);

@@ -9,17 +9,12 @@ import type { WorkerContext } from './context.js';
 import { indexKeys } from './index-keys.js';
 import { createKeyFilter } from './key-filter.js';
 import { KeyIndexIncomplete } from './late-repeats.js';
-import { type ServedQueue, serveQueue, storeQueueName } from './queues.js';
+import { serveQueue, storeQueueName } from './queues.js';
 import { maySkipMarkerCheck, storeSegment } from './store.js';
 import { repeatTicks, tick } from './tick.js';
 
-export type ShardWork = ServedQueue & {
-  /** Call it often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
-  readonly indexKeysIfWanted: () => Promise<void>;
-};
-
 /** Starts the ticks and the store jobs of a shard. */
-export function serveShard(context: WorkerContext, shard: number): ShardWork {
+export function serveShard(context: WorkerContext, shard: number) {
   const { redis, config, shards, epoch, crash, log } = context;
   const servers = serversOf(context.clickhouse);
   const keyFilter = createKeyFilter(() => servers.ofShard(shard), shard, shards, log);
@@ -80,6 +75,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       if ((await redis.hexists(shardKeys.state(shard), 'keys_rebuild')) === 1) wantsIndex = true;
       await compressWaiting();
     },
+    /** Call it often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
     indexKeysIfWanted: async () => {
       if (!wantsIndex || whyToWait()) return;
       wantsIndex = false;

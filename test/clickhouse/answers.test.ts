@@ -188,8 +188,9 @@ const decisions: Readonly<
 };
 
 test('nothing is decided by the absence of rows while answers are cut off', async () => {
-  const request = { requestId: 'r', accountId: '7', fences: ['9'], resolved: false };
-  const tables = await createRoundTables(clickhouse, 'cut', [request], [{ appId, accountId: '7', shard: 0 }]);
+  const request = { deletion_request_id: 'r', account_id: '7', fences: ['9'], resolved: false };
+  const environment = { app_id: appId, account_id: '7' };
+  const tables = await createRoundTables(clickhouse, 'cut', 1, [request], [environment]);
   await recordSizes(clickhouse, tables, []);
   for (const [what, decide] of Object.entries(decisions)) {
     assert.equal(await decide(gated, tables), true, what);

@@ -702,8 +702,9 @@ test('the rows of a few users, and who looks like them, are found without readin
     const tables = await createRoundTables(
       client,
       'found',
-      [{ requestId: 'found', accountId: account.accountId, fences, resolved: false }],
-      [{ appId: main, accountId: account.accountId, shard: 0 }],
+      1,
+      [{ deletion_request_id: 'found', account_id: account.accountId, fences, resolved: false }],
+      [{ app_id: main, account_id: account.accountId }],
       'user_index_test_',
     );
     await client.command({

@@ -10,7 +10,7 @@ import {
   gatherUsers,
   type RoundParts,
 } from '../../src/privacy/deletion/round-parts.js';
-import { countNamed, environmentOfRound, requestOfRound } from '../../src/privacy/deletion/round-tables.js';
+import { countNamed } from '../../src/privacy/deletion/round-tables.js';
 import { endRuns } from '../../src/privacy/retention/expired-rows.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { Environment } from '../../src/registry/documents.js';
@@ -31,10 +31,9 @@ export async function resolve(
   const parts = await createParts(
     clickhouse,
     randomBytes(6).toString('hex'),
-    unverified.map((request) => requestOfRound(request, shards, request.resolved)),
-    environments
-      .filter(({ account_id }) => ofRound.has(account_id))
-      .map((environment) => environmentOfRound(environment, shards)),
+    shards,
+    unverified,
+    environments.filter(({ account_id }) => ofRound.has(account_id)),
   );
   // A retention run that this round took over from must not remove identifications from now on: they merge users.
   for (const part of parts.all) await endRuns(part.client);

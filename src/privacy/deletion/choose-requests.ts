@@ -53,7 +53,9 @@ export async function chooseRequests(
     request.verified_at !== undefined ||
     Array.from({ length: shards }).some((_, shard) => isStoredIn(request, shard));
   // This reads the whole registry, so only if some request may be ready.
-  const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
+  const environments = pending.some(mayBeReady)
+    ? [...(await readLoadedRegistry(redis)).environments.values()]
+    : [];
   const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
   const shardsOf = new Map<string, Set<number>>();
   for (const { app_id, account_id } of environments) {
@@ -106,9 +108,4 @@ async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise
   await refreshShardTable(redis, servers);
   const reachable = await reachableServers(servers);
   return (shard) => reachable.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
-}
-
-async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {
-  const { environments } = await readLoadedRegistry(redis);
-  return [...environments.values()];
 }

@@ -15,15 +15,7 @@ import { hashOfUser, withHashKey } from './deleted-users.js';
 import type { DeletionRequest } from './request.js';
 import { accountOf, countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
 import { removalOf } from './round-rows.js';
-import {
-  createRoundTables,
-  dropTables,
-  environmentOfRound,
-  namePrefix,
-  type RoundTables,
-  recordSizes,
-  requestOfRound,
-} from './round-tables.js';
+import { createRoundTables, dropTables, namePrefix, type RoundTables, recordSizes } from './round-tables.js';
 import { userTables } from './user-tables.js';
 
 export type DeletedRequest = {
@@ -52,8 +44,9 @@ export async function deleteAgain(
   const tables = await createRoundTables(
     clickhouse,
     randomBytes(6).toString('hex'),
-    deleted.map(({ request }) => requestOfRound(request, shards, true)),
-    environments.map((environment) => environmentOfRound(environment, shards)),
+    shards,
+    deleted.map(({ request }) => ({ ...request, resolved: true })),
+    environments,
   );
   await findByHash(redis, clickhouse, tables, deleted);
   await fillKeys(clickhouse, tables, '1');

@@ -16,7 +16,7 @@ import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
 import { type NamedUser, readNamedUsers } from './round-counts.js';
 import { countRows, createParts, distributeUsers, gatherUsers } from './round-parts.js';
-import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
+import { dropTables, nameUsers, previewPrefix } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
 
@@ -64,11 +64,10 @@ async function lookUp(
   const { redis, shards } = fenced;
   const fences = await takeFences(fenced);
   const appIds = appIdsOf(await readLoadedRegistry(redis), accountId);
-  const reached = appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, shards) }));
-  const ownShards = new Set(reached.map(({ shard }) => shard));
+  const ownShards = new Set(appIds.map((appId) => shardOf(appId, shards)));
   if (!(await untilStored(fenced, fences, ownShards, { msMax: giveUpAt - performance.now() })))
     return 'too_long';
-  const count = () => countAll(clickhouse, accountId, fences, reached, targets, isOver);
+  const count = () => countAll(clickhouse, accountId, fences, appIds, targets, isOver);
   const found = await readUnmoved(redis, clickhouse, ownShards, count);
   return found === 'moved' ? 'busy' : found;
 }
@@ -78,16 +77,17 @@ async function countAll(
   clickhouse: ClickHouseClient,
   accountId: string,
   fences: readonly string[],
-  reached: readonly RoundEnvironment[],
+  appIds: readonly string[],
   targets: readonly Target[],
   isOver: () => boolean,
 ): Promise<Preview | 'too_long'> {
   const id = randomBytes(6).toString('hex');
-  const request = { requestId: 'preview', accountId, fences, resolved: false };
+  const request = { deletion_request_id: 'preview', account_id: accountId, fences, resolved: false };
+  const environments = appIds.map((app_id) => ({ app_id, account_id: accountId }));
   const servers = serversOf(clickhouse).all;
   const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
   try {
-    const parts = await createParts(clickhouse, id, [request], reached, previewPrefix);
+    const parts = await createParts(clickhouse, id, fences.length, [request], environments, previewPrefix);
     const { tables } = parts.primary;
     await nameUsers(clickhouse, tables, targets);
     await distributeUsers(parts);

@@ -48,27 +48,16 @@ export async function keepReferences(
 }
 
 export async function restoreReferences(clickhouse: ClickHouseClient, loading: Loading): Promise<void> {
-  for await (const call of inScriptCalls(readReferences(clickhouse), () => 200))
-    await loading.write(
-      call.map(([digest, value, leftMs]) => [
-        'SET',
-        registryKeys.deletionReference(digest),
-        value,
-        'PX',
-        leftMs,
-      ]),
-    );
-}
-
-async function* readReferences(
-  clickhouse: ClickHouseClient,
-): AsyncGenerator<[digest: string, value: string, leftMs: number]> {
   const rows = streamRows<Record<string, string>>(clickhouse, {
     query: `SELECT reference_digest, request_id, hash, toString(toUnixTimestamp64Milli(expires_at)) AS expires_ms
       FROM deletion_references FINAL WHERE expires_at > now64(3)`,
   });
-  for await (const { reference_digest: digest = '', request_id: id, hash, expires_ms: expiresMs } of rows) {
-    const leftMs = Number(expiresMs) - Date.now();
-    if (leftMs >= 1) yield [digest, `${hash} ${id}`, leftMs];
+  for await (const call of inScriptCalls(rows, () => 200)) {
+    const commands = call.flatMap(({ reference_digest: digest = '', request_id: id, hash, expires_ms }) => {
+      const leftMs = Number(expires_ms) - Date.now();
+      const key = registryKeys.deletionReference(digest);
+      return leftMs < 1 ? [] : [['SET', key, `${hash} ${id}`, 'PX', leftMs]];
+    });
+    await loading.write(commands);
   }
 }

@@ -34,14 +34,15 @@ export type RoundParts = {
 export async function createParts(
   primary: ClickHouseClient,
   round: string,
+  shards: number,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
   prefix?: string,
 ): Promise<RoundParts> {
-  const environmentOf = new Map(environments.map((environment) => [environment.appId, environment]));
+  const environmentOf = new Map(environments.map((environment) => [environment.app_id, environment]));
   const part = async (client: ClickHouseClient, appIds: readonly string[]): Promise<RoundPart> => {
     const here = appIds.flatMap((appId) => environmentOf.get(appId) ?? []);
-    const tables = await createRoundTables(client, round, requests, here, prefix);
+    const tables = await createRoundTables(client, round, shards, requests, here, prefix);
     return { client, tables, appIds: new Set(appIds) };
   };
   const divided = byServer(primary, [...environmentOf.keys()]);

@@ -24,40 +24,12 @@ import { columnsOfTarget, type Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
 /** A request of a round. Its number is its index in the list, which within an account is in the order of submission. */
-export type RoundRequest = {
-  readonly requestId: string;
-  readonly accountId: string;
+export type RoundRequest = Pick<DeletionRequest, 'deletion_request_id' | 'account_id' | 'resolved'> & {
   /** By shard: the highest segment number of which it deletes rows. */
-  readonly fences: readonly string[];
-  /** Its users are already resolved and stored. */
-  readonly resolved: boolean;
+  readonly fences: Readonly<Record<number, string>>;
 };
 
-export type RoundEnvironment = {
-  readonly appId: string;
-  readonly accountId: string;
-  readonly shard: number;
-};
-
-export function requestOfRound(
-  { deletion_request_id, account_id, fences }: DeletionRequest,
-  shards: number,
-  resolved: boolean,
-): RoundRequest {
-  return {
-    requestId: deletion_request_id,
-    accountId: account_id,
-    fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
-    resolved,
-  };
-}
-
-export function environmentOfRound(
-  { app_id, account_id }: Pick<Environment, 'app_id' | 'account_id'>,
-  shards: number,
-): RoundEnvironment {
-  return { appId: app_id, accountId: account_id, shard: shardOf(app_id, shards) };
-}
+export type RoundEnvironment = Pick<Environment, 'app_id' | 'account_id'>;
 
 const structures = {
   requests: ['request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8'],
@@ -109,6 +81,7 @@ export const previewPrefix = 'deletion_preview_';
 export async function createRoundTables(
   client: ClickHouseClient,
   round: string,
+  shards: number,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
   prefix = namePrefix,
@@ -131,17 +104,17 @@ export async function createRoundTables(
   };
   await insert(
     tables.requests,
-    requests.map(({ requestId, accountId, fences, resolved }, request) => ({
+    requests.map(({ deletion_request_id: request_id, account_id, fences, resolved }, request) => ({
       request,
-      request_id: requestId,
-      account_id: accountId,
-      fences,
+      request_id,
+      account_id,
+      fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
       resolved: resolved ? 1 : 0,
     })),
   );
   await insert(
     tables.environments,
-    environments.map(({ appId, accountId, shard }) => ({ app_id: appId, account_id: accountId, shard })),
+    environments.map(({ app_id, account_id }) => ({ app_id, account_id, shard: shardOf(app_id, shards) })),
   );
   // Includes users that an interrupted round had found, but only of resolved requests: for others, a crash may have left only some of them.
   await fillScratch(

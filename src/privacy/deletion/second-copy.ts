@@ -35,9 +35,14 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   let highest = 0n;
   // Written while being read: these are all requests ever submitted, and parsing them in one go would keep this process from renewing its
   // right to load.
-  for await (const call of inScriptCalls(readRequests(clickhouse), ({ document }) => document.length)) {
+  const rows = streamRows<{ document: string; version: string }>(clickhouse, {
+    query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
+      FROM deletion_requests GROUP BY request_id`,
+  });
+  for await (const call of inScriptCalls(rows, ({ document }) => document.length)) {
     const commands: Command[] = [];
-    for (const { document, counted } of call) {
+    for (const { document, version } of call) {
+      const counted = BigInt(version) % BigInt(completeOffset);
       const request = JSON.parse(document) as DeletionRequest;
       const kind = kindOf(request);
       // A worker checks again whether ClickHouse has all targets, and counts again what was hidden.
@@ -62,19 +67,6 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   await restoreOpen(clickhouse, loading, open);
   await restoreReferences(clickhouse, loading);
   return count;
-}
-
-type CopiedRequest = { readonly document: string; readonly counted: bigint };
-
-/** Yields the latest form of every request in the second copy, with its version. */
-async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<CopiedRequest> {
-  const rows = streamRows<{ document: string; version: string }>(clickhouse, {
-    query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
-      FROM deletion_requests GROUP BY request_id`,
-  });
-  for await (const { document, version } of rows) {
-    yield { document, counted: BigInt(version) % BigInt(completeOffset) };
-  }
 }
 
 /** How a request is restored. `unkept`: a worker checks whether ClickHouse has all its targets. `over`: it need not be carried out. */

@@ -96,14 +96,15 @@ type Part = { readonly client: ClickHouseClient; readonly tables: RoundTables; r
 async function createTables(
   clickhouse: ClickHouseClient,
   names: string,
-  { user_export_id: requestId, account_id: accountId, fences, targets }: StoredExport,
+  { user_export_id: deletion_request_id, account_id, fences, targets }: StoredExport,
   appIds: readonly string[],
 ): Promise<RoundTables> {
   const tables = await createRoundTables(
     clickhouse,
     '',
-    [{ requestId, accountId, fences, resolved: false }],
-    appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),
+    fences.length,
+    [{ deletion_request_id, account_id, fences, resolved: false }],
+    appIds.map((app_id) => ({ app_id, account_id })),
     names,
   );
   await nameUsers(clickhouse, tables, targets);
