@@ -90,6 +90,7 @@ const thorough: readonly string[] = [
   'free-port',
   'fuzz-tool',
   'http-fuzz', // track-framing, nesting
+  'identity-model', // identify, everywhere
   'libraries', // segment
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
