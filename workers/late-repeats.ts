@@ -7,8 +7,8 @@ import { withoutRows } from '../src/clickhouse/stamps.js';
 import { tableOf } from '../src/contract/records.js';
 import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
 import type { Segment } from '../src/redis/keys.js';
-import type { Forgotten } from './key-filter.js';
-import type { StoreOptions } from './store.js';
+import type { ShardContext } from './context.js';
+import type { Forgotten, KeyFilter } from './key-filter.js';
 
 /** The index lacks some of the forgotten keys. It is being rebuilt; store the segment later. */
 export class KeyIndexIncomplete extends Error {
@@ -32,7 +32,7 @@ const noRepeats = { repeats: 0, repeatsOf: new Map<string, number>() } as const;
  * whose key the segment itself owns stay. Rejects with KeyIndexIncomplete if the index cannot tell.
  */
 export async function withoutLateRepeats(
-  { clickhouse, shard, keyFilter }: Pick<StoreOptions, 'clickhouse' | 'shard' | 'keyFilter'>,
+  { clickhouse, shard, keyFilter }: Pick<ShardContext, 'clickhouse' | 'shard'> & { keyFilter?: KeyFilter },
   segment: Segment,
   bytes: Buffer,
   forgotten: Forgotten,

@@ -73,13 +73,17 @@ export function listOf<Of extends TSchema>(of: Of, ...about: About) {
 /** The fields of an object. A description comes before them. */
 type Fields<Of extends TProperties> = readonly [fields: Of] | readonly [description: string, fields: Of];
 
+function fieldsFirst<Of extends TProperties>(given: Fields<Of>): readonly [fields: Of, description?: string] {
+  return given.length === 1 ? given : [given[1], given[0]];
+}
+
 export function object<Of extends TProperties>(...given: Fields<Of>) {
-  const [fields, description] = given.toReversed() as [Of, string?];
+  const [fields, description] = fieldsFirst(given);
   return Type.Object(fields, saying([description]));
 }
 
 /** A list of objects. */
 export function objects<Of extends TProperties>(...given: Fields<Of>) {
-  const [fields, description] = given.toReversed() as [Of, string?];
-  return listOf(object(fields), ...([description] as const));
+  const [fields, description] = fieldsFirst(given);
+  return listOf(object(fields), description);
 }
