@@ -99,8 +99,9 @@ export function runStubbed(
   const folder = mkdtempSync(join(cwd, 'stubs-'));
   const note = join(folder, 'commands');
   for (const name of programs) {
+    // Bash writes what ends in a line break at once. Without one a command is one write, which others beside it do not interrupt.
     const stub = `#!/bin/bash
-      printf '%s\\0' ${name} "$@" $'\\n' >> '${note}'
+      printf '%s\\0' ${name} "$@" $'\\x1e' >> '${note}'
       [ -p /dev/stdin ] && cat > '${join(folder, 'read')}'
       printf '%s' '${answer}'`;
     writeFileSync(join(folder, name), stub, { mode: 0o755 });
@@ -112,7 +113,7 @@ export function runStubbed(
     env: { PATH: [folder, process.env.PATH].join(delimiter) },
   });
   assert.equal(status, 0, `${script}\n${stderr}`);
-  const noted = existsSync(note) ? readFileSync(note, 'utf8').split('\n\0') : [];
+  const noted = existsSync(note) ? readFileSync(note, 'utf8').split('\x1e\0') : [];
   const read = join(folder, 'read');
   return {
     printed: stdout,
