@@ -68,6 +68,14 @@ function restoreBy(url: string, name = 'one'): Promise<RestoredBackup> {
   return runAdmin(['backup', 'restore', name, '--yes'], env) as Promise<RestoredBackup>;
 }
 
+/** Restores again if another restore took longer than this one waits, as on a crowded machine. */
+async function restoreInTurn(url: string): Promise<RestoredBackup> {
+  return restoreBy(url).catch((error: Error) => {
+    if (error.message.startsWith('another restore of a backup is running')) return restoreInTurn(url);
+    throw error;
+  });
+}
+
 /** Asserts that no database of a restore takes up room, and no key of it holds up deletions and moves. */
 async function assertNothingLeft(): Promise<void> {
   const beside = "SELECT name FROM system.databases WHERE name LIKE 'sluice_restore%'";
@@ -110,7 +118,7 @@ test('a second restore waits until the first one has ended', async () => {
   const one = restoreBy(first.url);
   await untilHeld(first);
   second.hold(startsWith('DROP DATABASE IF EXISTS sluice_restore'));
-  const two = restoreBy(second.url);
+  const two = restoreInTurn(second.url);
   await until(
     async () => (await waits(registryKeys.restoreLock)) === true,
     'the second one asks for the lock',
