@@ -66,32 +66,43 @@ export function makeBackup(
 ): Promise<number> {
   const others = unkeptTables.map((table) => `${database}.${table}`).join(', ');
   const what = `DATABASE ${database} EXCEPT TABLES ${others}`;
-  return make(client, what, name, base?.name, isContinued, async () => {
-    // With a base only files of later parts are copied, of a mutated part (`PARTITION_MIN_MAX_LEVEL_MUTATION`) perhaps one file only.
-    // The age of the base is compared by ClickHouse's clock, which may differ from this one.
-    const isCopied =
-      base === undefined
-        ? 'true'
-        : `modification_time > now() - {ageSeconds:UInt64} AND countSubstrings(name, '_') = 3`;
-    const ageMs = base === undefined ? 0 : Date.now() - base.beganAt.getTime();
-    const { bytes } = await readRow<{ bytes: string }>(client, {
-      query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
-        WHERE active AND database = {database:String} AND ${isCopied}`,
-      query_params: { database, ageSeconds: Math.max(0, Math.floor(ageMs / 1000)) },
-    });
-    await assertRoom(client, 'a backup', Number(bytes), 'backups');
-  });
+  return make(client, what, name, base?.name, isContinued, () => checkRoom(client, database, base));
 }
 
-/** Makes the second part of a backup on the basis of its first part. */
+/** Makes the second part of a backup on the basis of its first part. Rejects with NoRoom as that did. */
 export function makeKeysBackup(
   client: ClickHouseClient,
   database: string,
-  name: string,
+  first: Base,
   isContinued: boolean,
 ): Promise<number> {
+  const { name } = first;
   const tables = tablesOfSecondPart.map((table) => `TABLE ${database}.${table}`).join(', ');
-  return make(client, tables, keysOfBackup(name), name, isContinued);
+  const check = () => checkRoom(client, database, first, tablesOfSecondPart);
+  return make(client, tables, keysOfBackup(name), name, isContinued, check);
+}
+
+/** Rejects with NoRoom if what a backup of the database, or of these tables, certainly copies has no room. */
+async function checkRoom(
+  client: ClickHouseClient,
+  database: string,
+  base: Base | undefined,
+  tables: readonly string[] = [],
+): Promise<void> {
+  // With a base only files of later parts are copied, of a mutated part (`PARTITION_MIN_MAX_LEVEL_MUTATION`) perhaps one file only.
+  // The age of the base is compared by ClickHouse's clock, which may differ from this one.
+  const isCopied =
+    base === undefined
+      ? 'true'
+      : `modification_time > now() - {ageSeconds:UInt64} AND countSubstrings(name, '_') = 3`;
+  const ageMs = base === undefined ? 0 : Date.now() - base.beganAt.getTime();
+  const { bytes } = await readRow<{ bytes: string }>(client, {
+    query: `SELECT toString(sum(bytes_on_disk)) AS bytes FROM system.parts
+      WHERE active AND database = {database:String} AND ${isCopied}
+        AND (empty({tables:Array(String)}) OR has({tables:Array(String)}, table))`,
+    query_params: { database, tables, ageSeconds: Math.max(0, Math.floor(ageMs / 1000)) },
+  });
+  await assertRoom(client, 'a backup', Number(bytes), 'backups');
 }
 
 /** Marks that a backup has all its parts and that they belong together. */

@@ -25,6 +25,8 @@ export class NoRoom extends Unavailable {
 /** The file of a changed definition cannot be read: ClickHouse knows the definition only until it is restarted. */
 export class DefinitionLost extends Error {}
 
+export class MigrationError extends Error {}
+
 /**
  * Rejects with NoRoom unless ClickHouse, on each replica, has this much room on the disk of its definitions, or on another of its disks.
  */
@@ -95,5 +97,3 @@ async function assertWritten(client: ClickHouseClient, changed: readonly string[
   if (lost.length > 0)
     throw new DefinitionLost(`ClickHouse's file with the definition of ${lost.join(', ')} cannot be read`);
 }
-
-export class MigrationError extends Error {}

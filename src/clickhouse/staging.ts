@@ -6,6 +6,15 @@ import { changeDefinition } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { planTable, scratchDatabase, takenBy } from './tables.js';
 
+/** ClickHouse could not make or restore a backup, in its own words. */
+export class BackupFailed extends Error {}
+
+/** There is no backup of this name: the one to restore, or the base of a new one. */
+export class BackupMissing extends BackupFailed {}
+
+/** The disk already has a backup of this name. */
+export class BackupExists extends BackupFailed {}
+
 /** The tables of a database that hold rows, with their ids: views and tables in memory do not count. */
 export async function readTableIds(
   client: ClickHouseClient,
@@ -60,11 +69,11 @@ export async function exchangeTable(
   const isRestored = (await readTableIds(client, staging)).get(own) === id;
   if (isRestored) {
     exchanging();
-    await client.command({ query: `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}` });
+    const tables = [`${staging}.${own}`, `${database}.${table}`];
+    await changeDefinition(client, tables, `EXCHANGE TABLES ${tables.join(' AND ')}`);
     exchanged();
   }
-  const changed = isRestored ? [plain, `${database}.${table}`] : [plain];
-  await changeDefinition(client, changed, `RENAME TABLE ${staging}.${own} TO ${plain}`);
+  await changeDefinition(client, [plain], `RENAME TABLE ${staging}.${own} TO ${plain}`);
   // A statement of an earlier process may have been first.
   if ((await readTableIds(client, database)).get(table) !== id)
     throw new BackupFailed('another restore has started');
@@ -140,12 +149,3 @@ export async function dropDatabase(client: ClickHouseClient, database: string): 
       clickhouse_settings: anySize,
     });
 }
-
-/** ClickHouse could not make or restore a backup, in its own words. */
-export class BackupFailed extends Error {}
-
-/** There is no backup of this name: the one to restore, or the base of a new one. */
-export class BackupMissing extends BackupFailed {}
-
-/** The disk already has a backup of this name. */
-export class BackupExists extends BackupFailed {}

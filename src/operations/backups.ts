@@ -134,7 +134,8 @@ async function makeParts(
     const make = async (client: ClickHouseClient, server: number) => {
       const first = await makeFirst(client, server);
       crash('rows_backed_up');
-      return first + (await makeKeysBackup(client, database, backupOf(name, server), isContinued));
+      const part = { name: backupOf(name, server), beganAt: new Date(backup.began_at) };
+      return first + (await makeKeysBackup(client, database, part, isContinued));
     };
     const servers = serversOf(clickhouse).all;
     let bytes = 0;
@@ -163,7 +164,10 @@ async function makeParts(
     // This process may have been paused, and another one may have continued the backup in the meantime.
     if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
       throw new AdministrationError(`another process has continued the backup ${name}: see "backup list"`);
-    throw new AdministrationError(`the backup failed: ${error.message}`);
+    // ClickHouse has no statement that removes a backup.
+    throw new AdministrationError(
+      `the backup failed: ${error.message}; remove what was written of it from the disk for backups: the folders ${name} and ${name}.*`,
+    );
   }
 }
 

@@ -2,12 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
+import { makeKeysBackup } from '../../src/clickhouse/backups.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { createStaging, exchangeTable, readTableIds } from '../../src/clickhouse/staging.js';
 import { withMaintenanceLock } from '../../src/privacy/deletion/maintenance-lock.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createCutDisk } from '../chaos/cut-disk.js';
@@ -222,7 +225,7 @@ test(
 );
 
 test(
-  'a backup without room is refused before it fills the disk, and records are stored',
+  'a backup or an exchange of tables without room is refused before it fills the disk, and records are stored',
   needs('mount'),
   async () => {
     const dir = disks.tmpfs();
@@ -261,6 +264,24 @@ test(
     leaveRoom();
     const third = (await sluice.admin('backup', 'create', 'masked', '--base', 'large')) as { bytes: number };
     assert.ok(third.bytes < room);
+
+    // The disk fills after the first part of a backup, or after the first step of an exchange.
+    free(dir);
+    const client = connectClickHouse({ url: clickhouse.url, database: 'sluice' });
+    open.push(() => client.close());
+    await clickhouse.query('INSERT INTO sluice.stored_keys (hash, rest, segment) VALUES (1, 1, 64)');
+    await createStaging(client, 'sluice_restore', randomUUID());
+    await clickhouse.query('CREATE TABLE sluice_restore.own AS sluice.own');
+    const id = (await readTableIds(client, 'sluice_restore')).get('own') ?? '';
+    const exchange = { table: 'own', id, staging: 'sluice_restore', database: 'sluice', owner: 'a' };
+    let isExchanged = false;
+    const exchanged = () => {
+      isExchanged = true;
+    };
+    await assert.rejects(exchangeTable(client, exchange, { exchanging: () => fill(dir), exchanged }), NoRoom);
+    assert.equal(isExchanged, false);
+    const firstPart = { name: 'large', beganAt: new Date(0) };
+    await assert.rejects(makeKeysBackup(client, 'sluice', firstPart, false), NoRoom);
   },
 );
 
