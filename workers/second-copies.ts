@@ -45,8 +45,8 @@ async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
   await listEarlier(redis);
   for (const [, client] of await reachableClients(clickhouse)) {
-    await dropTables(client, previewPrefix, strayPreviewMsMin / 1_000);
-    await dropTables(client, exportPrefix(), strayExportSecondsMin);
+    await dropTables(client, [previewPrefix], strayPreviewMsMin / 1_000);
+    await dropTables(client, [exportPrefix()], strayExportSecondsMin);
   }
   await purgeStrayTargets(clickhouse, async () => {
     const read = () => readUnfinishedMembers(redis, epoch);

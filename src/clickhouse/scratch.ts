@@ -32,20 +32,20 @@ export async function createScratchDatabase(client: ClickHouseClient): Promise<v
   await createUnlessThere(client, database, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Memory`);
 }
 
-/** The names, as `scratchName` gives them, of such tables with this prefix that are at least this old. */
+/** The names, as `scratchName` gives them, of such tables with one of these prefixes that are at least this old. */
 export async function listScratch(
   client: ClickHouseClient,
-  prefix: string,
+  prefixes: readonly string[],
   ageSecondsMin = 0,
 ): Promise<string[]> {
   const rows = await readRows<{ scratch: string }>(client, {
     query: `SELECT concat(database, '.', name) AS scratch FROM system.tables
-      WHERE database = {database:String} AND startsWith(name, {prefix:String})
+      WHERE database = {database:String} AND arrayExists(prefix -> startsWith(name, prefix), {prefixes:Array(String)})
         AND ({ageSecondsMin:UInt32} = 0 OR
           if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64})`,
     query_params: {
       database: scratchDatabaseOf(client),
-      prefix,
+      prefixes,
       ageSecondsMin,
       madeBefore: Math.floor(Date.now() / 1_000) - ageSecondsMin,
     },

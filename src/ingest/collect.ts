@@ -17,7 +17,7 @@ import { type CheckedMessage, checkMessage } from './message.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
 import { checkEach, type ElementError, type LimitedGroup } from './prepare.js';
 import { addEnvironmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
-import { createSubmission, type Submission } from './submission.js';
+import { createSubmission, markUsers, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
 
 /** What the Event Visualizer gets from a request that carried a pairing. */
@@ -88,7 +88,8 @@ export function* prepareMessages(
     checkMessage(message, checks, mending),
   );
   const groups = yield* groupMessages(accepted, document.isLarge, context);
-  const submission = createSubmission(context, groups, () => accepted.map(({ named }) => named));
+  const users = accepted.map(({ named }) => named);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers(users, suppressed));
   return { submission, messages, errors, mendings: mending.mendings, ignored };
 }
 

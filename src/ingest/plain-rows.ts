@@ -2,10 +2,12 @@
 
 import { type ColumnType, recordColumns, tables } from '../contract/records.js';
 import { copyCompact } from '../parsing/plain-json.js';
+import type { SuppressedUsers } from '../privacy/suppression/suppressions.js';
 import { eventIdOfKey, writeUniqueEventId } from './event-id.js';
-import { type Records, type Rows, viewOf } from './pack.js';
+import { type Mark, type Records, type Rows, viewOf } from './pack.js';
 import { fields, type PlainEvents, spansEach, textOf } from './plain-events.js';
 import type { Checked } from './record-kind.js';
+import type { Marks } from './submission.js';
 
 /** How many bytes a value may have in a row beyond those of its field in the body. */
 const addedBytesMax: Readonly<Record<ColumnType, number>> = {
@@ -75,6 +77,19 @@ export class PlainRecords implements Records {
       into[at++] = lineFeed;
     }
     return at;
+  }
+
+  /** Marks the events by their users, from the bytes of the body; undefined if none has a mark, which is nearly always so. */
+  marksBy(suppressed: SuppressedUsers): Marks {
+    const { body, spans, count } = this.#events;
+    let marks: (Mark | undefined)[] | undefined;
+    for (let i = 0; i < count; i++) {
+      const mark = markOf(body, spans, i, suppressed);
+      if (mark === undefined) continue;
+      marks ??= new Array<Mark | undefined>(count).fill(undefined);
+      marks[i] = mark;
+    }
+    return marks;
   }
 }
 
@@ -177,4 +192,19 @@ export function userOf({ body, spans }: PlainEvents, index: number): Checked {
   const base = index * spansEach;
   const identity = textOf(body, spans, base, fields.identity) ?? '';
   return { identity, userId: textOf(body, spans, base, fields.user_id) };
+}
+
+function markOf(
+  body: Buffer,
+  spans: Int32Array,
+  index: number,
+  suppressed: SuppressedUsers,
+): Mark | undefined {
+  const at = index * spansEach;
+  const [identity, userId] = [at + 2 * fields.identity, at + 2 * fields.user_id];
+  const start = spans[identity] as number;
+  if (start !== 0)
+    return suppressed.hasIdentityBytes(body, start, spans[identity + 1] as number) ? 'skipped' : undefined;
+  if (suppressed.hasUserIdBytes(body, spans[userId] as number, spans[userId + 1] as number)) return 'skipped';
+  return { name: suppressed.nameOfUserId(textOf(body, spans, at, fields.user_id) as string) };
 }

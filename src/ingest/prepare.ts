@@ -15,7 +15,6 @@ import {
   packedBytesMax,
   type Records,
   recordBytesMax,
-  recordsBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
 import { PlainRecords, userOf, usersOf } from './plain-rows.js';
@@ -28,7 +27,7 @@ import {
   refuseTooLarge,
   singleLimits,
 } from './request-limits.js';
-import { createSubmission, type Submission, type SubmissionContext } from './submission.js';
+import { createSubmission, markUsers, type Submission, type SubmissionContext } from './submission.js';
 
 /** The result of a request before its commit. */
 export type Prepared = Refused | Ready;
@@ -92,7 +91,7 @@ function prepareSingle<T extends Checked>(
 
   const record = kind.encode(context.environment.appId, checked);
   const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context);
-  const submission = createSubmission(context, groups, () => [checked]);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers([checked], suppressed));
   const mendings = mending?.mendings ?? noMendings;
   return { kind: 'ready', submission, records: 1, errors: noErrors, mendings };
 }
@@ -115,17 +114,10 @@ function* prepareBulk<T extends Checked>(
   );
   if (errors.length > 0 && (context.strictBulk || accepted.length === 0))
     return refuseElements(field, errors);
-  const records: NamedRecord[] = [];
-  let bytes = 0;
-  for (const named of accepted) {
-    if (document.isLarge) yield;
-    const record = kind.encode(appId, named);
-    records.push({ record, named });
-    bytes += recordBytesMax(record);
-    // They are refused below. Rows may be many times larger than the request.
-    if (bytes > commits.groupBytesMax) break;
-  }
-  const submission = submitBulk(kind, field, accepted, records, context);
+  const encoded = function* () {
+    for (const named of accepted) yield { record: kind.encode(appId, named), named };
+  };
+  const submission = yield* submitBulk(kind, field, accepted, encoded(), document.isLarge, context);
   if ('code' in submission) return { kind: 'refused', reason: submission };
   const mendings = mending?.mendings ?? noMendings;
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
@@ -159,26 +151,36 @@ export function refuseElements(field: string, errors: readonly ElementError[]): 
 export type NamedRecord = { readonly record: IngestRecord; readonly named: Checked };
 
 /**
- * Submits the records of a bulk request as one group, or refuses them. `users`: those whose limits count the request. `field`: its list.
+ * Submits the records of a bulk request as one group, one record a step if the request is large, or refuses them: for a limit that they can
+ * never pass before the first is encoded, and as soon as they have too many bytes, since rows may be many times larger than the request.
+ * `users`: those whose limits count the request. `field`: its list.
  */
-export function submitBulk(
+export function* submitBulk(
   counter: { readonly name: string },
   field: string,
   users: readonly Checked[],
-  accepted: readonly NamedRecord[],
+  encoded: Iterable<NamedRecord>,
+  isLarge: boolean,
   context: SubmissionContext & LimitContext,
-): Submission<LimitedGroup> | Rejection {
+): Steps<Submission<LimitedGroup> | Rejection> {
   const limits = bulkLimits(counter, users.length, () => users, context);
   const tooLarge = refuseTooLarge(limits, field);
   if (tooLarge !== undefined) return tooLarge;
-  const records = encodedRecords(accepted.map(({ record }) => record));
-  if (recordsBytesMax(records) > commits.groupBytesMax) {
-    const message = `The records of this request take more than ${commits.groupBytesMax} bytes when stored; send fewer in one request.`;
-    return rejection('too_long', message, field);
+  const records: IngestRecord[] = [];
+  const named: Checked[] = [];
+  let bytes = 0;
+  for (const each of encoded) {
+    if (isLarge) yield;
+    records.push(each.record);
+    named.push(each.named);
+    bytes += recordBytesMax(each.record);
+    if (bytes > commits.groupBytesMax) {
+      const message = `The records of this request take more than ${commits.groupBytesMax} bytes when stored; send fewer in one request.`;
+      return rejection('too_long', message, field);
+    }
   }
-  return createSubmission(context, groupOf(records, limits, context), () =>
-    accepted.map(({ named }) => named),
-  );
+  const groups = groupOf(encodedRecords(records), limits, context);
+  return createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
 }
 
 /** Prepares a request of plain events; undefined if it could never pass one of its limits. */
@@ -192,7 +194,8 @@ export function preparePlain(
     : singleLimits(kind, userOf(events, 0), context);
   for (const { cost, limit } of limits) if (cost > limit.max) return undefined;
   const records = new PlainRecords(events);
-  const submission = createSubmission(context, groupOf(records, limits, context), () => usersOf(events));
+  const groups = groupOf(records, limits, context);
+  const submission = createSubmission(context, groups, (suppressed) => records.marksBy(suppressed));
   return { kind: 'ready', submission, records: events.count, errors: noErrors, mendings: noMendings };
 }
 

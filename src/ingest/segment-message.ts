@@ -116,7 +116,8 @@ function withoutUndefined(fields: Message): Message {
 function eventPropertiesOf(message: Message, more?: Message): unknown {
   const given = objectOf(message.properties);
   if (given === undefined) return message.properties;
-  return { ...describeContext(message.context), ...given, ...more };
+  const described = Object.hasOwn(given, 'context') ? {} : describeContext(message.context);
+  return { ...given, ...more, ...described };
 }
 
 /** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */

@@ -75,15 +75,11 @@ export function* prepareSegment(
     if (typeof typed !== 'string') return typed;
     return checkSegmentMessage(typed, message as object, checks, mending);
   });
+  // The endpoint answers with each of them.
   if (errors.length > 0 && accepted.length === 0) return refuseElements('batch', errors);
   const users = accepted.map(({ user }) => user);
-  const submission = submitBulk(
-    counter,
-    'batch',
-    users,
-    accepted.flatMap(({ records }) => records),
-    context,
-  );
+  const encoded = accepted.flatMap(({ records }) => records);
+  const submission = yield* submitBulk(counter, 'batch', users, encoded, document.isLarge, context);
   if ('code' in submission) return { kind: 'refused', reason: submission };
   const recordsOf = accepted.map(({ records }) => records.length);
   for (const each of usual) mending.mendings.delete(each);

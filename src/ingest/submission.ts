@@ -26,11 +26,14 @@ export type SubmissionContext = {
   readonly limitKeys: Pick<LimitKeys, 'ofApp'>;
 };
 
-/** Makes a submission. `users`: of the records of all groups, with both names of an identification. */
+/** The marks of a request's records, in the order of its groups; undefined if no record has one. */
+export type Marks = readonly (Mark | undefined)[] | undefined;
+
+/** Makes a submission. `marksOf` marks the records of all groups. */
 export function createSubmission<G extends Group>(
   { environment, suppressions, limitKeys }: SubmissionContext,
   groups: readonly G[],
-  users: () => readonly Checked[],
+  marksOf: (suppressed: SuppressedUsers) => Marks,
 ): Submission<G> {
   let version = -2;
   let areMarked = false;
@@ -39,19 +42,9 @@ export function createSubmission<G extends Group>(
     if (version === suppressions.version()) return;
     version = suppressions.version();
     const suppressed = suppressions.of(environment);
-    const marks = suppressed === undefined ? undefined : marksOf(users(), suppressed);
-    if (marks === undefined && !areMarked) return;
+    const marks = suppressed === undefined ? undefined : marksOf(suppressed);
+    if (marks !== undefined || areMarked) setMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
     areMarked = marks !== undefined;
-    const joinLimit = marks?.some((mark) => typeof mark === 'object' && mark.joins !== undefined)
-      ? { digest: limitKeys.ofApp('joins', environment.appId), limit: bounds.joins }
-      : undefined;
-    // In place: copying a thousand groups blocked the process for 2 ms.
-    let from = 0;
-    for (const group of groups) {
-      group.marks = marks?.slice(from, from + group.records.length);
-      group.joinLimit = joinLimit;
-      from += group.records.length;
-    }
   }
 
   renew();
@@ -59,8 +52,28 @@ export function createSubmission<G extends Group>(
   return { accountId, registryVersion, groups, renew };
 }
 
-/** The marks of records by their users; undefined if no record has one, which is nearly always so. */
-function marksOf(users: readonly Checked[], suppressed: SuppressedUsers): Group['marks'] {
+/** Changes the groups in place: copying a thousand blocked the process for 2 ms. */
+function setMarks(
+  groups: readonly Group[],
+  marks: Marks,
+  joinLimit: () => NonNullable<Group['joinLimit']>,
+): void {
+  const isJoin = (mark: Mark | undefined) => typeof mark === 'object' && mark.joins !== undefined;
+  const limit = marks?.some(isJoin) ? joinLimit() : undefined;
+  let from = 0;
+  for (const group of groups) {
+    group.marks = marks?.slice(from, from + group.records.length);
+    group.joinLimit = limit;
+    from += group.records.length;
+  }
+}
+
+function joinLimitOf({ appId }: LiveEnvironment, limitKeys: Pick<LimitKeys, 'ofApp'>) {
+  return { digest: limitKeys.ofApp('joins', appId), limit: bounds.joins };
+}
+
+/** Marks records by their users. Both names of an identification count. */
+export function markUsers(users: readonly Checked[], suppressed: SuppressedUsers): Marks {
   let marks: (Mark | undefined)[] | undefined;
   for (let i = 0; i < users.length; i++) {
     const { identity, userId } = users[i] as Checked;

@@ -302,9 +302,9 @@ test('a dry run is answered in time, and only a bounded number run at once', asy
     assert.deepEqual(await Promise.all(previewed.slice(0, taken)), Array<string>(taken).fill('too_long'));
     assert.deepEqual(await previewTables(), []);
     await createScratch(clickhouse, scratchName(clickhouse, 'deletion_preview_left'), 'a String');
-    await dropTables(clickhouse, previewPrefix, 600);
+    await dropTables(clickhouse, [previewPrefix], 600);
     assert.equal((await previewTables()).length, 1, 'the tables of the dry run that is running');
-    await dropTables(clickhouse, previewPrefix, 0);
+    await dropTables(clickhouse, [previewPrefix], 0);
     assert.deepEqual(await previewTables(), []);
   });
 });

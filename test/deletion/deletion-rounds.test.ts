@@ -12,7 +12,7 @@ import { administration, deletions } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
 import { readDeletion } from '../../src/privacy/deletion/request.js';
-import { dropTables, namePrefix } from '../../src/privacy/deletion/round-tables.js';
+import { dropMutating, namePrefix } from '../../src/privacy/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { deletionRounds } from '../../src/tuning.js';
@@ -678,7 +678,7 @@ test('a round ends the statements of a killed round, and does not wait for them'
       return (await result.json()).length > 0;
     };
     await until(running, 'the statement runs');
-    await dropTables(client, namePrefix);
+    await dropMutating(client, namePrefix);
     await ended;
     assert.equal(await running(), false);
   });

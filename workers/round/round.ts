@@ -5,7 +5,7 @@ import { assertRoom } from '../../src/clickhouse/definitions.js';
 import { reachableClients, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { type DeletionRequest, updateDeletions } from '../../src/privacy/deletion/request.js';
 import type { RoundParts } from '../../src/privacy/deletion/round-parts.js';
-import { dropTables, namePrefix } from '../../src/privacy/deletion/round-tables.js';
+import { dropMutating, namePrefix } from '../../src/privacy/deletion/round-tables.js';
 import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
 import { deletionRounds } from '../../src/tuning.js';
 import type { WorkerContext } from '../context.js';
@@ -76,6 +76,6 @@ export async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promis
   const reachable = await reachableServers(servers);
   for (const [number, client] of servers.all.entries()) {
     // The primary server must answer, so it is asked even if it seems to be unreachable.
-    if (number === 0 || reachable.has(number)) await dropTables(client, namePrefix);
+    if (number === 0 || reachable.has(number)) await dropMutating(client, namePrefix);
   }
 }

@@ -15,7 +15,10 @@ export type Resource<Data> = {
 
 const retryMs = 3_000;
 
-/** Loads the answer of the command `Name` from its path, or nothing without a path. With `everyMs` it is reloaded regularly while the page is visible. */
+/**
+ * Loads the answer of the command `Name` from its path, or nothing without a path. With `everyMs` it is reloaded regularly while the page is
+ * visible.
+ */
 export function useResource<Name extends Right>(path: string | undefined, everyMs?: number) {
   return useLoad(path, () => call<Name>('GET', path ?? ''), everyMs);
 }

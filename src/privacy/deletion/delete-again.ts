@@ -15,7 +15,13 @@ import { hashOfUser, withHashKey } from './deleted-users.js';
 import type { DeletionRequest } from './request.js';
 import { accountOf, countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
 import { removalOf } from './round-rows.js';
-import { createRoundTables, dropTables, namePrefix, type RoundTables, recordSizes } from './round-tables.js';
+import {
+  createRoundTables,
+  dropMutating,
+  namePrefix,
+  type RoundTables,
+  recordSizes,
+} from './round-tables.js';
 import { userTables } from './user-tables.js';
 
 export type DeletedRequest = {
@@ -37,7 +43,7 @@ export async function deleteAgain(
   { redis, clickhouse, shards, environments }: DeleteAgainOptions,
   deleted: readonly DeletedRequest[],
 ): Promise<number> {
-  await dropTables(clickhouse, namePrefix);
+  await dropMutating(clickhouse, namePrefix);
   // Requests that were hidden when the backup was made have masked rows, whose users would not be found below.
   await eraseMasked(clickhouse, userTables);
   if (deleted.length === 0) return 0;
@@ -65,7 +71,7 @@ export async function deleteAgain(
     if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
   }
-  await dropTables(clickhouse, namePrefix);
+  await dropMutating(clickhouse, namePrefix);
   return rows;
 }
 

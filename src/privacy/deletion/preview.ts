@@ -106,6 +106,6 @@ async function countAll(
   } finally {
     stopEnding();
     // A table that cannot be dropped now is dropped as a stray one.
-    await Promise.allSettled(servers.map((client) => dropTables(client, `${previewPrefix}${id}`)));
+    await Promise.allSettled(servers.map((client) => dropTables(client, [`${previewPrefix}${id}`])));
   }
 }

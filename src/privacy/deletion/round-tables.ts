@@ -148,19 +148,30 @@ export async function nameUsers(
 }
 
 /**
- * Drops the tables of rounds, previews, exports or runs of retention whose names begin with this prefix and that are at least this old, and
- * ends whatever uses them, also of a process that was killed or has lost its lock. May be called at any time, and repeatedly.
+ * Drops the tables whose names begin with one of these prefixes and that are at least this old, also those of a process that was killed, and
+ * ends the statements that use them. Settles with how many there were.
  */
-export async function dropTables(client: ClickHouseClient, prefix: string, ageSecondsMin = 0): Promise<void> {
-  const names = await listScratch(client, prefix, ageSecondsMin);
+export async function dropTables(
+  client: ClickHouseClient,
+  prefixes: readonly string[],
+  ageSecondsMin = 0,
+): Promise<number> {
+  const names = await listScratch(client, prefixes, ageSecondsMin);
   // Dropping a table waits for statements that use it.
   await endLong(client, names);
+  await dropScratch(client, names);
+  return names.length;
+}
+
+/**
+ * Drops the tables of rounds or of runs of retention, whose mutations name them, and ends these mutations, also of a process that has lost
+ * its lock. May be called at any time, and repeatedly.
+ */
+export async function dropMutating(client: ClickHouseClient, prefix: string): Promise<void> {
   // Without its table, which a restart may have dropped, a mutation is stuck for ever.
   await killMutations(client, prefix);
-  if (names.length === 0) return;
-  await dropScratch(client, names);
   // A mutation may have started in the meantime. Without the table no further one can start.
-  await killMutations(client, prefix);
+  if ((await dropTables(client, [prefix])) > 0) await killMutations(client, prefix);
 }
 
 /** How many distinct users each request of the round names, by number of the request. */

@@ -3,10 +3,9 @@
 
 import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { endLong } from '../../clickhouse/long-statement.js';
-import { dropScratch, listScratch } from '../../clickhouse/scratch.js';
 import { reachableClients } from '../../clickhouse/servers.js';
 import { succeeds } from '../../wait.js';
+import { dropTables } from '../deletion/round-tables.js';
 
 const prefix = 'user_export_';
 
@@ -48,7 +47,7 @@ export async function endDownload(clickhouse: ClickHouseClient, namePrefix: stri
  */
 async function endReading(client: ClickHouseClient, prefixes: readonly string[]): Promise<void> {
   const dropped = new AbortController();
-  const dropping = dropTablesOf(client, prefixes).finally(() => dropped.abort());
+  const dropping = dropTables(client, prefixes).finally(() => dropped.abort());
   const ending = async () => {
     while (!dropped.signal.aborted) {
       await endQueries(client, prefixes);
@@ -60,15 +59,6 @@ async function endReading(client: ClickHouseClient, prefixes: readonly string[])
 }
 
 const endAgainMs = 200;
-
-/** Drops the tables of these exports, hundreds of which may end at once. */
-async function dropTablesOf(client: ClickHouseClient, prefixes: readonly string[]): Promise<void> {
-  const all = await listScratch(client, prefix);
-  const tables = all.filter((table) => prefixes.some((begin) => table.includes(`.${begin}`)));
-  // Dropping a table waits for statements that write or read it.
-  await endLong(client, tables);
-  await dropScratch(client, tables);
-}
 
 async function endQueries(client: ClickHouseClient, prefixes: readonly string[]): Promise<void> {
   await client.command({

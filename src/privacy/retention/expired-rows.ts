@@ -13,7 +13,7 @@ import { readLong } from '../../clickhouse/long-statement.js';
 import { syncReplicas } from '../../clickhouse/replication.js';
 import { createScratch, fillScratch, scratchName } from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
-import { dropTables } from '../deletion/round-tables.js';
+import { dropMutating } from '../deletion/round-tables.js';
 import { type UserTable, userTables } from '../deletion/user-tables.js';
 
 /** Environments with the same retention, and the time of acceptance before which their rows have expired. */
@@ -131,7 +131,7 @@ const nameOfRow =
 
 /** Ends all runs: the later mutations of one that has lost the maintenance lock name a table that no longer exists, and fail. */
 export function endRuns(client: ClickHouseClient): Promise<void> {
-  return dropTables(client, namePrefix);
+  return dropMutating(client, namePrefix);
 }
 
 export function expiredPredicate(

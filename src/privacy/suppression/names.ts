@@ -26,12 +26,20 @@ export function createNameHasher(secret: string, accountId: string) {
   // No identity has more bytes; imported identities have the same limit as all others.
   const bytes = Buffer.alloc(lengths.identityMax * 4);
   const ofText = (sip: SipHash, text: string) => {
-    sip.hash(bytes, 0, bytes.write(text, 'utf8'));
+    const end = bytes.write(text, 'utf8');
+    sip.hash(bytes, 0, end);
+    return sip;
+  };
+  const ofBytes = (sip: SipHash, from: Uint8Array, start: number, end: number) => {
+    sip.hash(from, start, end);
     return sip;
   };
   return {
     ofIdentity: (identity: string) => ofText(identities, identity),
     ofUserId: (userId: string) => ofText(userIds, userId),
+    /** Like `ofIdentity`, for a text in UTF-8. */
+    ofIdentityBytes: (from: Uint8Array, start: number, end: number) => ofBytes(identities, from, start, end),
+    ofUserIdBytes: (from: Uint8Array, start: number, end: number) => ofBytes(userIds, from, start, end),
     textOf: ({ identity, userId }: User) =>
       textOfHash(identity === undefined ? ofText(userIds, userId) : ofText(identities, identity)),
   };

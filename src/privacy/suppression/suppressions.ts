@@ -20,6 +20,8 @@ import { createNameHasher, inEnvironment, type NameHasher, type NameText, readNa
 export type SuppressedUsers = {
   hasIdentity(identity: string): boolean;
   hasUserId(userId: string): boolean;
+  hasIdentityBytes(bytes: Uint8Array, start: number, end: number): boolean;
+  hasUserIdBytes(bytes: Uint8Array, start: number, end: number): boolean;
   /** The name under which a commit may join an anonymous user of this environment to a suppressed one. */
   nameOfUserId(userId: string): NameText;
   /** The value that a commit records under that name when the user is identified as this suppressed identity. */
@@ -205,6 +207,8 @@ export function usersOfSet(
   return {
     hasIdentity: (identity) => names.has(hasher.ofIdentity(identity), scope),
     hasUserId: (userId) => names.has(hasher.ofUserId(userId), scope),
+    hasIdentityBytes: (bytes, start, end) => names.has(hasher.ofIdentityBytes(bytes, start, end), scope),
+    hasUserIdBytes: (bytes, start, end) => names.has(hasher.ofUserIdBytes(bytes, start, end), scope),
     nameOfUserId: (userId) => inEnvironment(hasher.textOf({ userId }), appId),
     joinOf: (identity) => joinTo(accountId, hasher.textOf({ identity })),
   };
