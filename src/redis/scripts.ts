@@ -43,6 +43,7 @@ export const scripts = {
   witnessRegistry: confirmed('witness-registry-4'),
   witnessShard: confirmed('witness-shard-1'),
   noteCallback: confirmed('note-callback-3'),
+  endLoad: confirmed('end-load-4'),
   outstanding: confirmed('outstanding-2'),
   fence: confirmed('fence-1'),
   submitDeletion: confirmed('submit-deletion-11'),

@@ -6,7 +6,7 @@ import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { holdLease, newOwner } from '../redis/lease.js';
-import { runScript, scripts } from '../redis/scripts.js';
+import { runScript, type Script, scripts } from '../redis/scripts.js';
 import { stateLoads } from '../tuning.js';
 import { untilTrue } from '../wait.js';
 import { type Deployment, deploymentKey } from './documents.js';
@@ -46,14 +46,9 @@ export async function withLoading<Result>(
 function hold(redis: Redis, nonce: string, beganUs: bigint) {
   const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
-  /**
-   * Carries out commands, whose keys are all the registry's, in one step, and only while this process has the right. Settles with the reply
-   * to the last one. Throws LoadInterrupted when the right is lost.
-   */
-  async function write(commands: readonly Command[]): Promise<unknown> {
-    const args = commands.flatMap((command) => [command.length, ...command]);
+  async function run(script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
     const guards = [registryKeys.epoch, registryKeys.loading];
-    const reply = await runScript(redis, scripts.load, guards, [nonce, ...args]);
+    const reply = await runScript(redis, script, [...guards, ...keys], [nonce, ...args]);
     if (reply === null) throw new LoadInterrupted();
     return reply;
   }
@@ -62,21 +57,26 @@ function hold(redis: Redis, nonce: string, beganUs: bigint) {
     nonce,
     /** When it began, in microseconds of Redis's clock. */
     beganUs,
-    write,
+    /**
+     * Carries out commands, whose keys are all the registry's, in one step, and only while this process has the right. Settles with the reply
+     * to the last one. Throws LoadInterrupted when the right is lost.
+     */
+    write: (commands: readonly Command[]): Promise<unknown> => {
+      const words = commands.flatMap((command) => [command.length, ...command]);
+      return run(scripts.load, [], words);
+    },
     /** Throws LoadInterrupted when the right is lost. */
     confirm: async (): Promise<void> => {
       if (!(await isHeld())) throw new LoadInterrupted();
     },
-    /** The last step: from then on Redis belongs to the deployment. */
-    finish: async (deployment: Deployment, how: 'created' | 'restored'): Promise<void> => {
-      await write([
-        // With the epoch, so that no Redis has an epoch without its deployment.
-        ['HSET', registryKeys.documents, deploymentKey, JSON.stringify(deployment)],
-        // The append-only file may still hold deleted data.
-        ...(how === 'restored' ? [['SET', registryKeys.rewriteWanted, '1']] : []),
-        ['SET', registryKeys.epoch, deployment.epoch],
-        ['DEL', registryKeys.loading],
-      ]);
+    /** The last step: from then on Redis belongs to the deployment. Throws LoadInterrupted if Redis has lost the deployment's document. */
+    finish: async ({ epoch }: Deployment, how: 'created' | 'restored'): Promise<void> => {
+      const { documents, rewriteWanted } = registryKeys;
+      await run(
+        scripts.endLoad,
+        [documents, rewriteWanted],
+        [epoch, deploymentKey, how === 'restored' ? how : ''],
+      );
     },
     end,
   };

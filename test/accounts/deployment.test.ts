@@ -438,6 +438,17 @@ test('does not report a state as loaded if Redis is emptied while the state is c
   assert.equal((await load()).how, 'restored');
 });
 
+test('a load does not end if Redis has lost documents meanwhile, as after a power cut that its right survived', async () => {
+  await emptyWithRequests();
+  const { ended } = await loadHeldAt('FROM deletion_targets');
+  await redis.del(registryKeys.documents);
+  gate.pass();
+  await assert.rejects(ended, LoadInterrupted);
+  assert.equal(await redis.exists(registryKeys.epoch), 0);
+  assert.equal((await loadAll(0)).how, 'restored');
+  await assertRestored();
+});
+
 test('a shard that is emptied again while it is loaded takes none of the earlier numbers', async () => {
   await load();
   await redis.del(shardKeys.state(0));
