@@ -2,6 +2,7 @@
 // no deleted user comes back.
 
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import type { Readable } from 'node:stream';
 import { mock } from 'node:test';
 import type { showKeyIndex } from '../../src/admin/key-index.js';
@@ -326,6 +327,53 @@ test('after a restore no key is free, whether its row is back, deleted or lost',
   assert.deepEqual(await seen(), before);
 });
 
+test('a filter of keys that a worker loads while a restore is interrupted hides no key afterwards', async () => {
+  // The index of keys is exchanged first.
+  await killAt('table_exchanged', 'backup', 'restore', 'one', '--yes');
+  await sendEvent({ identity: 'between' });
+  await untilStored(sluice);
+  await killAt('rows_exchanged', 'backup', 'restore', 'one', '--yes');
+  assert.ok(!(await seen()).includes('between Seen'));
+  // The index reaches beyond the event's segment, and the filter is loaded from it.
+  await withRedis(sluice, forgetKeys);
+  await loadFilter();
+  await restore('one');
+  await withRedis(sluice, forgetKeys);
+  await loadFilter();
+  await sendEvent({ identity: 'between' });
+  await untilStored(sluice);
+  assert.ok(!(await seen()).includes('between Seen'));
+});
+
+let newEvents = 0;
+
+/** Stores new events until the worker's filter of keys has ruled one out. */
+async function loadFilter(): Promise<void> {
+  await until(async () => {
+    const before = await countUnfiltered();
+    await sendEvent({ identity: 'other' }, `New ${newEvents++}`);
+    await untilStored(sluice);
+    return (await countUnfiltered()) === before;
+  }, 'the filter is loaded');
+}
+
+/** How many keys the worker has looked up without its filter until now. The worker publishes that in Redis every two seconds. */
+async function countUnfiltered(): Promise<number> {
+  type Published = { atMs: number; metrics: { name: string; values: { value: number }[] }[] };
+  const nowMs = Date.now();
+  let published: Published | undefined;
+  await withRedis(sluice, (redis) =>
+    until(async () => {
+      const all = await redis.hgetall(registryKeys.metrics(hostname()));
+      const workers = Object.entries(all).filter(([name]) => name.startsWith('worker'));
+      published = workers.map(([, text]) => JSON.parse(text) as Published).find(({ atMs }) => atMs > nowMs);
+      return published !== undefined;
+    }, 'the worker publishes its metrics'),
+  );
+  const unfiltered = published?.metrics.find(({ name }) => name === 'sluice_keys_unfiltered_total');
+  return (unfiltered?.values ?? []).reduce((sum, { value }) => sum + value, 0);
+}
+
 /** Sends all events of before the restore again. */
 async function repeatAll(): Promise<void> {
   for (const identity of ['ada', 'bob', 'carol', 'dave', 'frank', 'lost', 'gone', 'late'])
@@ -473,6 +521,40 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   // Carol's request was pending when the backup began; its users are among the backup's targets.
   await complete('carol');
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'dave Seen']);
+});
+
+test('continues although Redis is emptied after the first exchange, and still knows what was done since the backup', async () => {
+  await sluice.admin('backup', 'create', 'late');
+  await sluice.admin('accounts', 'create', 'Since', '--environment', 'Main');
+  const names = async () =>
+    ((await sluice.admin('accounts', 'list')) as { name: string }[]).map(({ name }) => name).sort();
+  const known = await names();
+  await worker.stop();
+  await submit('bob', { identity: 'bob' });
+  await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
+  await withRedis(sluice, (redis) => redis.del(registryKeys.maintenanceLock));
+  const requestsOfBob = `SELECT request_id FROM deletion_requests WHERE request_id = '${requests.bob}'`;
+  assert.notDeepEqual(await sluice.rows(requestsOfBob), []);
+  await killAt('table_exchanged:6', 'backup', 'restore', 'late', '--yes');
+  assert.deepEqual(await sluice.rows(requestsOfBob), [], 'the requests come from the backup');
+  await withRedis(sluice, (redis) => redis.flushall());
+  for (const command of ['restore', 'bootstrap'])
+    await assert.rejects(
+      sluice.admin(command),
+      /the restore of late was interrupted: "backup restore late --yes"/,
+    );
+  await killAt('epoch_restored', 'backup', 'restore', 'late', '--yes');
+  await withRedis(sluice, async (redis) =>
+    assert.equal(await redis.exists(registryKeys.restoringBackup), 1, 'nobody is deleted meanwhile'),
+  );
+  assert.deepEqual(await names(), known);
+  await worker.restart();
+  assert.equal((await restore('late')).state, 'kept');
+  await complete('bob');
+  assert.deepEqual(await names(), known);
+  assert.deepEqual(await seen(), ['7 Seen', 'carol Back', 'dave Seen']);
+  await withRedis(sluice, (redis) => redis.flushall());
+  assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
 });
 
 test('a backup that is based on another one ends with it, since a restore needs both', async () => {

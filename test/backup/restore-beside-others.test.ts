@@ -112,6 +112,29 @@ const startsWith =
   ({ sql }) =>
     sql.startsWith(text);
 
+test('restores months and an index of keys that are larger than ClickHouse’s limit for drops', async () => {
+  for (const bound of ['max_partition_size_to_drop', 'max_table_size_to_drop']) {
+    // One byte is the limit of each statement that does not set its own.
+    await restoreBy(`${sluice.clickhouse.url}/?ch_${bound}=1`);
+    assert.deepEqual(await seen(), ['of the backup'], bound);
+  }
+});
+
+test('frees no key that a worker indexes while a restore copies the index', async () => {
+  await sendEvent('since');
+  const [gate] = gates;
+  // The held statement reads how far the index reaches. The keys must not have been copied by then.
+  gate.hold(({ sql }) => sql.includes('FROM sluice.stored_keys WHERE hash = 0 GROUP BY rest'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  await withRedis(sluice, forgetKeys);
+  gate.release();
+  await restored;
+  await withRedis(sluice, forgetKeys);
+  for (const event of ['of the backup', 'since']) await sendEvent(event);
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
 test('a second restore waits until the first one has ended', async () => {
   const [first, second] = gates;
   first.hold(startsWith('EXCHANGE TABLES'));

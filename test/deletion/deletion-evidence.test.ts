@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { keyIdOf } from '../../src/accounts/signing-key.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -21,12 +22,14 @@ import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { signingKeyKey } from '../../src/registry/documents.js';
 import { readRegistry } from '../../src/registry/registry.js';
+import { createTestAccount } from '../harness/accounts.js';
 import {
   administer,
   callWithToken,
   deleteNow,
   deletionPaths,
   dumpTables,
+  getToken,
   hurryRounds,
   listDeletions,
   parse,
@@ -46,6 +49,7 @@ import {
 import { withRedis } from '../harness/redis-client.js';
 import { lookUpAll } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { test } from '../support/test.js';
 import { keysWith } from '../support/traces.js';
@@ -206,6 +210,33 @@ test('reveals nothing about single users before a deletion is complete, after 30
   assert.deepEqual(await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`), []);
 });
 
+test('hundreds of requests of one account about its users hold up no other account', async (context) => {
+  const [own, theirs] = await Promise.all(
+    [token, strangerToken].map((ofToken) => submitAccepted(sluice, ofToken, [{ identity: 'asked for' }])),
+  );
+  assert.ok(own !== undefined && theirs !== undefined);
+  await untilComplete(sluice, token, own);
+  await untilComplete(sluice, strangerToken, theirs);
+  const ways = [
+    (id: string, ofToken: string) => callWithToken(sluice, ofToken, `${deletionPaths.status(id)}/users`),
+    (id: string, ofToken: string) => lookUp(id, [{ identity: 'asked for' }], ofToken),
+  ];
+  const tokens = [token, await getToken(sluice, account)];
+  const refused = new Set<number>();
+  sluice.clickhouse.sigstop();
+  context.after(() => sluice.clickhouse.sigcont());
+  const flood = Array.from({ length: 180 }, async (_, n) => {
+    const { status } = (await ways[n % 2]?.(own, tokens[n % 2] ?? '')) ?? {};
+    if (status === 503) refused.add(n % 2);
+  });
+  await until(() => refused.size === 2, 'the line of the account is full');
+  const beside = ways.map(async (ask) => (await ask(theirs, strangerToken)).status);
+  await Promise.race([...beside, pause(1_000)]);
+  sluice.clickhouse.sigcont();
+  assert.deepEqual(await Promise.all(beside), [200, 200]);
+  await Promise.all(flood);
+});
+
 /** What a dry run finds, in the form of a deletion's evidence. */
 async function dryRun(users: readonly User[]): Promise<Answer & { readonly found: readonly FoundRows[] }> {
   const reply = await submitWith(sluice, token, { users, dry_run: true, reference: 'not kept' });
@@ -307,6 +338,31 @@ test('a dry run is answered in time, and only a bounded number run at once', asy
     await dropTables(clickhouse, [previewPrefix], 0);
     assert.deepEqual(await previewTables(), []);
   });
+});
+
+test('a dry run is answered however many large ones two other accounts ask for', async () => {
+  const others = [await createTestAccount(sluice, 'Dry one'), await createTestAccount(sluice, 'Dry two')];
+  const users = Array.from({ length: 10_000 }, (_, n) => ({ identity: `dry-${n}@example.com` }));
+  const small = { users: [{ identity: 'ada@alike' }], dry_run: true };
+  const abuse = [];
+  for (const other of others) {
+    const itsToken = await getToken(sluice, other);
+    for (let n = 0; n < 8; n += 1) abuse.push(submitWith(sluice, itsToken, { users, dry_run: true }));
+  }
+  let isFull = false;
+  for (const asked of abuse)
+    void asked.then(({ status }) => {
+      isFull ||= status === 503;
+    });
+  await until(() => isFull, { what: 'the line of one of them is full', everyMs: 1 });
+  const beside = [];
+  for (let n = 0; n < 4; n += 1) beside.push((await submitWith(sluice, strangerToken, small)).status);
+  assert.deepEqual(beside, [200, 200, 200, 200]);
+  const statuses = (await Promise.all(abuse)).map(({ status }) => status);
+  const { ofAccountMax, waitingOfAccountMax } = previews.places;
+  assert.ok(
+    statuses.filter((status) => status === 503).length >= 2 * (8 - ofAccountMax - waitingOfAccountMax),
+  );
 });
 
 /** Runs the program of the administration without any service; settles with its exit code and what it printed. */

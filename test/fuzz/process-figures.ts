@@ -2,11 +2,21 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 
+const MiB = 1024 * 1024;
+
 /** Resident memory in MiB; 0 when the process is gone. */
 export function residentMib(pid: number): number {
+  return mibOf(pid, /^VmRSS:\s+(\d+) kB/m);
+}
+
+/** Peak resident memory in MiB since the start or the last reset of the peak; 0 when the process is gone. */
+export function peakMib(pid: number): number {
+  return mibOf(pid, /^VmHWM:\s+(\d+) kB/m);
+}
+
+function mibOf(pid: number, line: RegExp): number {
   try {
-    const [, kib = 0] = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-    return Number(kib) / 1024;
+    return (Number(line.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024) / MiB;
   } catch {
     return 0;
   }

@@ -1,5 +1,5 @@
 // A Redis primary with replicas for tests, and sentinels that promote another server when the primary is away. Each server is configured
-// like the embedded Redis, and can have a host of its own.
+// like the embedded Redis. All connections can go through proxies, or each server can have a host of its own.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { freePort } from './free-port.js';
 import type { Host } from './hosts.js';
 import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
 import { ask, lookAt } from './redis-cluster.js';
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.js';
 import { tempDir } from './temp-dir.js';
 import { until } from './wait.js';
 
@@ -15,6 +16,8 @@ export type RedisReplicasHandle = {
   /** The first one begins as the primary. */
   readonly servers: readonly RedisHandle[];
   readonly sentinels: readonly Child[];
+  /** The proxy before each server, if `isProxied`. */
+  readonly ways: readonly TcpProxy[];
   /** `REDIS_URL` that names the sentinels. */
   readonly url: string;
   /** The server that the sentinels call the primary. */
@@ -36,6 +39,8 @@ export type RedisReplicasOptions = Pick<RedisOptions, 'appendfsync'> & {
   readonly sentinels?: number;
   /** Returns the port by which replicas reach the primary's port. */
   readonly way?: (port: number) => number;
+  /** Whether each server has a proxy. Then servers, sentinels and clients know only the proxies' addresses. */
+  readonly isProxied?: boolean;
   /** The host of each server, and of the sentinel with the same number. */
   readonly hosts?: readonly Host[];
   /** Further lines of each redis.conf. */
@@ -54,6 +59,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     appendfsync = 'always',
     way = (port) => port,
     more = [],
+    isProxied,
     hosts = [],
   } = options;
   const settings = [
@@ -62,14 +68,24 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     'repl-diskless-sync-delay 0',
     ...more,
   ];
+  const ways: TcpProxy[] = [];
   const servers: RedisHandle[] = [];
   /** By which others reach a server. */
   const addressOf = (server: RedisHandle) => {
-    return { host: hosts[servers.indexOf(server)]?.ip ?? '127.0.0.1', port: server.port };
+    const at = servers.indexOf(server);
+    return { host: hosts[at]?.ip ?? '127.0.0.1', port: ways[at]?.port ?? server.port };
   };
-  const startServer = (...own: string[]) => {
+  const startServer = async (...own: string[]) => {
     const host = hosts[servers.length];
-    return startRedis({ appendfsync, more: [...settings, ...own], ...(host && { host }) });
+    const started = { appendfsync, more: [...settings, ...own], ...(host && { host }) };
+    if (!isProxied) return startRedis(started);
+    const target = { port: 0 };
+    const proxy = await startTcpProxy(target);
+    ways.push(proxy);
+    const announced = ['replica-announce-ip 127.0.0.1', `replica-announce-port ${proxy.port}`];
+    const server = await startRedis({ ...started, more: [...started.more, ...announced] });
+    target.port = server.port;
+    return server;
   };
   const first = await startServer();
   servers.push(first);
@@ -107,6 +123,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
   return {
     servers,
     sentinels: watching.map(({ child }) => child),
+    ways,
     url: `redis-sentinel://${watching.map(({ at }) => at).join(',')}/${name}`,
     primary,
     untilSeen: async () => {
@@ -122,6 +139,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
         ...watching.map(({ child }) => child.kill9()),
         ...servers.map((server) => server.remove()),
       ]);
+      await Promise.all(ways.map((proxy) => proxy.close()));
     },
   };
 }

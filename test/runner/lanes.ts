@@ -10,7 +10,7 @@ export type Lane = keyof typeof filesAtOnce;
  * Files that measure a latency or a rate, or that change the machine's networks for a while, at which browsers abort requests
  * (net::ERR_NETWORK_CHANGED).
  */
-const alone: readonly string[] = ['bench-load', 'http-fuzz', 'take-over'];
+const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz', 'take-over'];
 
 /** Files that need no deployment, and together take half a minute. */
 const quick: readonly string[] = [
@@ -76,12 +76,14 @@ const thorough: readonly string[] = [
   'bench-lost-event',
   'bench-outside',
   'bench-report',
+  'body-attacks', // large-document, body-room, track-framing
   'chaos-crash-losses', // deletion-crash, deployment
   'chaos-crash-points', // faults-processes, deletion-crash, deletion-desk, store, key-index
   'chaos-rounds',
   'client-browser-sending', // client-tabs, client-life
   'collect-deletion', // deletion
   'deletion-budget', // deletion-hidden
+  'deletion-hidden-servers', // deletion-hidden
   'deletion-passes', // deletion-hidden
   'demo',
   'deploy-image',
@@ -94,6 +96,7 @@ const thorough: readonly string[] = [
   'libraries', // segment
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
+  'redis-cut-off', // take-over, former-primary
   'soak-tool',
   'suppression-histories', // suppression, suppressed-names
   'tool-options',
@@ -101,6 +104,10 @@ const thorough: readonly string[] = [
 
 /** Beginnings of the names of single such tests. They repeat other tests of their file, or of the files named beside them. */
 const thoroughTests: Readonly<Record<string, readonly string[]>> = {
+  backup: [
+    'a filter of keys that a worker loads', // key-index
+    'continues although Redis is emptied after', // restore-beside-others
+  ],
   'client-browser-page': ['the policy for a snippet'],
   'clickhouse-servers': [
     'a move that is copying can be reverted', // moves
@@ -116,6 +123,10 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
     'completes a deletion after Redis was emptied',
     'completes a verified deletion after Redis is emptied, even if its targets are gone and',
+  ],
+  'deletion-evidence': [
+    'a dry run is answered however many', // concurrency, like the next one
+    'hundreds of requests of one account',
   ],
   'deletion-hidden': ['a request for users who are hidden already', 'exports go on while a hidden'],
   'deletion-rounds': [
@@ -159,6 +170,8 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'two take-overs in a row',
   ],
   'restore-beside-others': [
+    'restores months and an index', // backup, like the next one
+    'frees no key that a worker indexes',
     'a restore that was paused exchanges nothing',
     'a restore that was paused before it began',
     'a restore that was paused before it dropped',

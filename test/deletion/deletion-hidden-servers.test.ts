@@ -1,0 +1,148 @@
+// Hidden users on two ClickHouse servers: no query shows or counts their rows, not even those with a part's extreme values, and however
+// ClickHouse finds its answer. No merge, move, restore or restart brings them back before they are erased.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { shardNumberSpacing } from '../../src/clickhouse/store.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
+import { registryKeys, shardOf } from '../../src/redis/keys.js';
+import { createTestAccount } from '../harness/accounts.js';
+import { getToken, hurryRounds, readStatus, submitAccepted, untilComplete } from '../harness/deletion.js';
+import { maskingEnvironment } from '../harness/environment.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
+
+const shards = 2;
+let sluice: SluiceHandle;
+let token: string;
+/** One environment on each server, in the shard of the same number. */
+let appIds: readonly string[];
+
+before(async () => {
+  sluice = await startSluice({
+    clickhouseServers: 2,
+    env: { SHARDS: String(shards), JOB_LOCK_MS: '1000', ...maskingEnvironment },
+  });
+  const names = Array.from({ length: 12 }, (_, index) => `Environment ${index}`);
+  const account = await createTestAccount(sluice, 'Hidden', names);
+  token = await getToken(sluice, account);
+  appIds = [0, 1].map((server) => account.appIds.find((id) => shardOf(id, shards) === server) ?? '');
+  for (const [server, appId] of appIds.entries()) await storeLastYear(server, appId);
+});
+
+after(async () => {
+  await sluice?.stop();
+});
+
+/** Stores a part of a year ago. Of each counted value the user who goes has the least and the most, and somebody else the others. */
+async function storeLastYear(server: number, appId: string): Promise<void> {
+  const first =
+    'toUInt64(toUnixTimestamp(toStartOfMonth(now()) - INTERVAL 1 YEAR + INTERVAL 1 DAY)) * 1000000';
+  const rows = ['go', 'stay', 'go'].map(
+    (identity, at) =>
+      `SELECT '${appId}', '${identity}', 'event ${at}', ${first} + ${shardNumberSpacing * at + server}, now64(3) - INTERVAL 1 YEAR`,
+  );
+  await ask(
+    server,
+    `INSERT INTO stored_events (app_id, identity, event, segment, received_at) ${rows.join(' UNION ALL ')}
+      SETTINGS log_comment = 'store asked by a test'`,
+  );
+}
+
+/** Queries a server as the user `reader`, or as one who may do everything. */
+async function ask(server: number, sql: string, asReader = false): Promise<string> {
+  const { origin, reader, tester } = sluice.clickhouses[server] ?? sluice.clickhouse;
+  const { name, password } = asReader ? reader : tester;
+  const reply = await fetch(`${origin}/?database=${sluice.database}`, {
+    method: 'POST',
+    body: sql,
+    headers: { 'X-ClickHouse-User': name, 'X-ClickHouse-Key': password },
+  });
+  const text = (await reply.text()).trim();
+  assert.equal(reply.status, 200, text);
+  return text;
+}
+
+const servers = [0, 1];
+const one = ['event 1', 'stay'];
+
+/** Asserts that every way of asking gives only the rows of the user who stays. */
+async function assertHidden(place = servers): Promise<void> {
+  for (const server of servers) {
+    // The views span both servers.
+    for (const table of ['events', 'user_events']) {
+      const found = await ask(server, `SELECT event, identity FROM ${table} ORDER BY event FORMAT TSV`, true);
+      assert.deepEqual(
+        found.split('\n').map((line) => line.split('\t')),
+        [one, one],
+      );
+    }
+    const here = place.filter((at) => at === server).length;
+    // ClickHouse answers these from descriptions of parts or from rows, with sorting keys and without.
+    const old = 'WHERE segment < toUInt64(toUnixTimestamp64Micro(now64(6) - INTERVAL 30 DAY))';
+    for (const more of [old, `${old} AND app_id != ''`])
+      for (const settings of ['', 'SETTINGS optimize_use_implicit_projections = 0', 'SETTINGS final = 1'])
+        assert.equal(
+          await ask(server, `SELECT count() FROM stored_events ${more} ${settings}`, settings === ''),
+          String(here),
+          `${more} ${settings}`,
+        );
+    const spread = await ask(
+      server,
+      `SELECT max(segment) - min(segment), uniqExact(event), min(event) = max(event) FROM stored_events ${old} FORMAT TSV`,
+    );
+    if (here === 1) assert.equal(spread, '0\t1\t1');
+  }
+}
+
+async function maskedRows(): Promise<number> {
+  const counts = userTables.map((table) => `SELECT countIf(_row_exists = 0) AS masked FROM ${table}`);
+  const sql = `SELECT sum(masked) FROM (${counts.join(' UNION ALL ')}) SETTINGS apply_deleted_mask = 0`;
+  const found = await Promise.all(servers.map((server) => ask(server, sql)));
+  return found.reduce((sum, text) => sum + Number(text), 0);
+}
+
+test('rows of hidden users are counted nowhere, and stay hidden until they are erased', async () => {
+  await withRedis(sluice, (redis) => redis.set(registryKeys.erasureRest, '1', 'PX', 3_600_000));
+  await sluice.admin('backup', 'create', 'shown');
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'go' }]);
+  const untilGone = async () => {
+    await hurryRounds(sluice);
+    const isGone = async () => {
+      const { text } = await readStatus(sluice, token, requestId);
+      return /"state":"hidden"|"status":"complete"/.test(text);
+    };
+    await until(isGone, { deadlineMs: 300_000, what: 'the users are hidden' });
+  };
+  await untilGone();
+  await assertHidden();
+  assert.equal(await maskedRows(), 4);
+  await sluice.admin('backup', 'create', 'masked');
+
+  for (const server of sluice.clickhouses.toReversed()) await server.kill9();
+  for (const server of sluice.clickhouses) await server.restart();
+  await assertHidden();
+  assert.equal(await maskedRows(), 4);
+
+  const [, far = ''] = appIds;
+  for (const to of servers) {
+    await sluice.admin('shards', 'move', String(shardOf(far, shards)), '--to', String(to));
+    await assertHidden([0, to]);
+  }
+  for (const server of servers)
+    for (const table of userTables) await ask(server, `OPTIMIZE TABLE ${table} FINAL`);
+  await assertHidden();
+
+  // One backup has masks, and the restore erases the masked rows; the other one is from before the masks, and has the rows.
+  for (const name of ['masked', 'shown']) {
+    await sluice.admin('backup', 'restore', name, '--yes');
+    await untilGone();
+    await assertHidden();
+  }
+
+  await withRedis(sluice, (redis) => redis.del(registryKeys.erasureRest, registryKeys.deletionRound));
+  await untilComplete(sluice, token, requestId, 300_000);
+  assert.equal(await maskedRows(), 0);
+  await assertHidden();
+});
