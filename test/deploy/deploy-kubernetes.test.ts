@@ -10,6 +10,7 @@ import {
   serviceClusterGrants,
   serviceGrants,
   serviceRevokes,
+  usersConfig,
 } from '../../deploy/local/clickhouse/users.js';
 import { assertConfigures, listVariables, operatorsToken } from '../harness/configured.js';
 import { tempDir } from '../harness/temp-dir.js';
@@ -577,6 +578,12 @@ describe('three ClickHouse servers', () => {
 
   test('have the configuration of a single server, and its rights with the rights that several servers need', () => {
     assert.equal(data['sluice.xml'], readDeployFile('clickhouse', 'sluice.xml'));
+    const profile = (text = '') =>
+      /<default>\s*(?:<!--[^>]*-->\s*)?(<http_send_timeout>\d+<)/.exec(text)?.[1];
+    const passwords = { sluice: '', reader: '', launcher: '' };
+    assert.equal(profile(data['users.xml']), profile(usersConfig('sluice', passwords)));
+    assert.equal(profile(data['users.xml']), profile(readDeployFile('clickhouse', 'profile.xml')));
+    assert.ok(profile(data['users.xml']) !== undefined);
     const users = [...(data['users.xml'] ?? '').matchAll(/<query>([^<]+)<\/query>/g)].map(
       ([, query]) => query,
     );

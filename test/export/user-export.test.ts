@@ -690,6 +690,14 @@ test('slow readers of two accounts hold up no download of a third one', async ()
   await untilNothingIsLeft();
 });
 
+test('a download goes on when its reader has paused for longer than ClickHouse waits by default', async () => {
+  const reply = await beginReading(heavyExport);
+  await new Promise((settle) => setTimeout(settle, 36_000));
+  const { tail, isWhole } = await readRest(reply);
+  assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows}}\n`), tail);
+  await untilNothingIsLeft();
+});
+
 test('the rows of a few users, and who looks like them, are found without reading all others', async () => {
   const [all] = await sluice.rows<{ rows: string }>('SELECT toString(count()) AS rows FROM stored_events');
   assert.ok(Number(all?.rows) >= allRows);

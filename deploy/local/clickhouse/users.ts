@@ -3,6 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { scratchDatabase } from '../../../src/clickhouse/tables.js';
+import { userExports } from '../../../src/contract/limits.js';
 import { memoryOfServer } from './limits.js';
 import { xmlElements } from './xml.js';
 
@@ -133,6 +134,9 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
 
 /** Settings that every statement has by default. */
 const serverDefaults = {
+  // How long the server waits while a caller reads nothing: while the reader of an export pauses, and then some. It applies to connections,
+  // so no statement can set it. By default 30 s.
+  http_send_timeout: (3 * userExports.stalledMsMax) / 1_000,
   // Settings whose defaults differ between a server and the embedded engine, with the server's values.
   mutations_sync: 0,
   implicit_select: 0,

@@ -9,7 +9,6 @@ import { endLongWhen } from '../../clickhouse/long-statement.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { columnsOf, storedTable } from '../../clickhouse/tables.js';
 import { Fault } from '../../contract/errors.js';
-import { waits } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
 import {
   type ColumnType,
@@ -126,7 +125,6 @@ function readLines(
       date_time_output_format: 'iso',
       // The reader decides how long it takes, within the limits of a download.
       max_execution_time: 0,
-      http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
     },
   });
 }
