@@ -273,11 +273,14 @@ test('a move that fails before it has changed a server is forgotten', async () =
     assert.deepEqual(await sides(), { from, to });
     slow[server].pass();
   };
-  await refuse(from, ({ parameters }) => parameters.get('param_prefix') === 'retention_run_', 1);
+  await refuse(from, ({ parameters }) => parameters.get('param_mark') === 'retention_run_', 1);
+  const copiesRegistry = startsWith('INSERT INTO registry');
+  // The worker must not make these copies first.
+  processes[0].refuse(copiesRegistry, 999);
   // The copy that records the move is refused, or that which records its first change; then that which records its end is refused too.
   for (const taken of [0, 1]) {
     let copies = 0;
-    await refuse(0, ({ sql }) => sql.startsWith('INSERT INTO registry') && copies++ >= taken, 2);
+    await refuse(0, (statement) => copiesRegistry(statement) && copies++ >= taken, 2);
   }
 });
 
