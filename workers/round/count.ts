@@ -15,8 +15,8 @@ import { type UserTable, userTables } from '../../src/privacy/deletion/user-tabl
 import { type Resolved, type RoundOptions, requestsOf, update } from './round.js';
 
 /**
- * Counts the rows that the round will delete, and records them, for the requests that have no counts yet also as found, before any of their
- * rows is deleted. Settles with the environments in which each table has such rows.
+ * Counts the rows that the round will delete, and records the counts in the requests that have none yet, before any of their rows
+ * is deleted. Settles with the environments in which each table has such rows.
  */
 export async function countReached(
   options: RoundOptions,
@@ -24,6 +24,17 @@ export async function countReached(
 ): Promise<ReadonlyMap<UserTable, readonly string[]>> {
   const { parts } = round;
   const { client: clickhouse, tables } = parts.primary;
+  const reached = new Map<UserTable, string[]>();
+  if ([...round.requests.values()].every((request) => request.found !== undefined)) {
+    for (const table of userTables) {
+      const left = await Promise.all(parts.all.map((part) => countLeft(part.client, part.tables, table)));
+      reached.set(
+        table,
+        left.flatMap((rows) => [...rows.keys()]),
+      );
+    }
+    return reached;
+  }
   const found = await countRows(parts);
   const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
   const until = new Date(Date.now() + evidence.keptMs);
@@ -32,16 +43,16 @@ export async function countReached(
   options.crash('evidence_kept');
   for (const part of parts.all) await forgetCounts(part.client, part.tables);
   const evidence_until = until.toISOString();
+  for (const table of userTables) {
+    const rows = [...found.values()].flat().filter((counted) => counted.table === table);
+    reached.set(table, [...new Set(rows.map(({ app_id }) => app_id))]);
+  }
   await update(options, round, (request, number) => {
+    if (request.found !== undefined) return { left: request.found };
     const rows = found.get(number) ?? [];
-    if (request.found !== undefined) return { left: rows };
     return { found: rows, left: rows, users_found: usersFound.get(number) ?? 0, evidence_until };
   });
-  const rows = [...found.values()].flat();
-  const appIdsOf = (table: UserTable) => [
-    ...new Set(rows.flatMap((row) => (row.table === table ? row.app_id : []))),
-  ];
-  return new Map(userTables.map((table) => [table, appIdsOf(table)]));
+  return reached;
 }
 
 /**
