@@ -142,7 +142,19 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
   return { value: record };
 }
 
-const tooMuchFlattened = rejection(
+/**
+ * Mends the properties of an event as `mendEvent` does, with `described` as one more, named context, unless it is among them. Undefined if
+ * flattening takes more bytes than are left.
+ */
+export function mendEventProperties(
+  properties: object,
+  described: object | undefined,
+  context: MendContext,
+): Record<string, unknown> | undefined {
+  return mendProperties(properties, eventRules, context, described);
+}
+
+export const tooMuchFlattened = rejection(
   'too_long',
   "The keys of this request's nested properties have too many bytes when flattened; shorten them, or send fewer records in one request.",
   'properties',
@@ -181,6 +193,7 @@ function mendProperties(
   properties: object,
   rules: PropertyRules,
   context: MendContext,
+  described?: object,
 ): Record<string, unknown> | undefined {
   const { note, longNumerals } = context;
   const mended: Record<string, unknown> = {};
@@ -259,6 +272,7 @@ function mendProperties(
     if (rules.reserved.has(key)) note('reserved_property');
     else put(key, 0, (properties as Readonly<Record<string, unknown>>)[key]);
   }
+  if (described !== undefined && !Object.hasOwn(properties, 'context')) put('context', 0, described);
   return exceeded ? undefined : mended;
 }
 

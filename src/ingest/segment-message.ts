@@ -15,7 +15,7 @@ import { explain, refuseLoneSurrogates, wrongType } from '../parsing/explain.js'
 import { type CheckedEvent, eventKind } from './event.js';
 import { eventIdOfKey } from './event-id.js';
 import { identifyKind } from './identify.js';
-import { type MendContext, mendEvent, mendUserProperties } from './mend.js';
+import { type MendContext, mendEventProperties, mendUserProperties, tooMuchFlattened } from './mend.js';
 import type { NamedRecord } from './prepare.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked } from './record-kind.js';
@@ -88,17 +88,17 @@ function eventOf(
 ): CheckedSegmentMessage | Rejection {
   const read = timeOf(message, context);
   if ('code' in read) return read;
+  const properties = eventPropertiesOf(message, mending, more);
+  if (properties === undefined) return tooMuchFlattened;
   const { identity, userId } = user;
   const fields = {
     event: event ?? undefined,
     ...(userId === undefined ? { identity } : { user_id: userId }),
     session_id: sessionOf(message),
-    properties: eventPropertiesOf(message, more),
+    properties,
     idempotency_key: message.messageId ?? undefined,
   } satisfies Omit<FieldsOf<EventInput>, 'identity' | 'user_id' | 'timestamp'>;
-  const mended = mendEvent(withoutUndefined(fields), mending);
-  if ('code' in mended) return mended;
-  const checked = eventKind.check(mended.value, context);
+  const checked = eventKind.check(withoutUndefined(fields), context);
   if ('code' in checked) return checked;
   const timed = { ...(checked as CheckedEvent), time: read.text };
   const record = eventKind.encode(context.appId, withScreen(timed, screenName));
@@ -112,12 +112,12 @@ function withoutUndefined(fields: Message): Message {
   return given;
 }
 
-/** The properties of an event; the context is one of them, unless the message has one of that name. */
-function eventPropertiesOf(message: Message, more?: Message): unknown {
+/** The mended properties of an event; undefined if flattening takes more bytes than are left. */
+function eventPropertiesOf(message: Message, mending: MendContext, more?: Message): unknown {
   const given = objectOf(message.properties);
   if (given === undefined) return message.properties;
-  const described = Object.hasOwn(given, 'context') ? {} : describeContext(message.context);
-  return { ...given, ...more, ...described };
+  const properties = more === undefined ? given : { ...given, ...more };
+  return mendEventProperties(properties, describeContext(message.context), mending);
 }
 
 /** The name of a screen is reserved in properties, as it is for the client library, which sets it itself. */
@@ -275,10 +275,19 @@ function timeOf(message: Message, context: SegmentContext): { readonly text?: st
 const timeAdvice =
   'timestamp must be RFC 3339 with offset, and a real date, or milliseconds (not seconds) since 1970.';
 
-/** The context as a property, without what is stored elsewhere or locates a person. */
-function describeContext(given: unknown): { readonly context?: object } {
-  const { traits: _, ip: __, sessionId: ___, ...context } = objectOf(given) ?? {};
-  return Object.keys(context).length === 0 ? {} : { context };
+/** The context as properties, without what is stored elsewhere or locates a person. */
+function describeContext(context: unknown): Message | undefined {
+  const given = objectOf(context);
+  if (given === undefined) return undefined;
+  const { traits, ip, sessionId } = given;
+  // Taking something out copies the context, and most messages have nothing to take out.
+  const hasOthers = traits !== undefined || ip !== undefined || sessionId !== undefined;
+  const described = hasOthers ? withoutOthers(given) : given;
+  return Object.keys(described).length === 0 ? undefined : described;
+}
+
+function withoutOthers({ traits: _, ip: __, sessionId: ___, ...described }: Message): Message {
+  return described;
 }
 
 /** The value if it is an object; an empty object if it is absent or an empty array, as PHP sends it; undefined for anything else. */
