@@ -5,7 +5,6 @@ import { backlog, claimWindowSeconds, workersTicking } from '../metrics.js';
 import type { Redis } from './client.js';
 import { segmentOfMember, shardKeys } from './keys.js';
 import { runScript, scripts } from './scripts.js';
-import { transactionValues } from './transactions.js';
 
 const minuteMs = 60_000;
 
@@ -13,22 +12,13 @@ export type Backlog = Readonly<Awaited<ReturnType<typeof readBacklog>>>;
 
 /** Reads the backlog of a shard: segments, rows and bytes in Redis, the age of the oldest segment, and the window of claims. */
 export async function readBacklog(redis: Redis, shard: number) {
-  // In one step, and so with the clock of the server that has the shard: each server of a cluster has its own.
-  const replies = await redis
-    .multi()
-    .hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes', 'claim_clock_us')
-    .zcard(shardKeys.segments(shard))
-    .zrange(shardKeys.segments(shard), '0', '0')
-    .time()
-    .exec();
-  const [state, segments, [oldest], time] = transactionValues(replies) as [
-    (string | null)[],
-    number,
-    string[],
-    [string, string],
-  ];
-  const [bytes, rows, claimWindowMinutes, claimClockUs] = state;
-  const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
+  const [state, segments, oldest, nowMs] = await Promise.all([
+    redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes', 'claim_clock_us'),
+    redis.zcard(shardKeys.segments(shard)),
+    redis.zrange(shardKeys.segments(shard), '0', '0'),
+    readRedisClockMs(redis, shard),
+  ]);
+  const [bytes, rows, claimWindowMinutes, claimClockUs] = state.map((value) => value ?? undefined);
   return {
     segments,
     rows: Number(rows ?? 0),
@@ -37,7 +27,7 @@ export async function readBacklog(redis: Redis, shard: number) {
      * Age of the oldest outstanding segment; 0 if there is none. Computed by Redis's clock and by the clock of claims, which counts in
      * minutes; the higher value counts. So it also rises after Redis's clock was set back.
      */
-    oldestMs: oldest === undefined ? 0 : await ageOf(redis, shard, oldest, nowMs, Number(claimClockUs)),
+    oldestMs: oldest[0] === undefined ? 0 : await ageOf(redis, shard, oldest[0], nowMs, Number(claimClockUs)),
     claimWindowMinutes: Number(claimWindowMinutes ?? claims.windowMsMax / minuteMs),
   };
 }
@@ -67,6 +57,15 @@ export async function readOutstanding(redis: Redis, shard: number, epoch: string
   if (found === null) return undefined;
   const [oldest, last] = found;
   return oldest === '' ? { storedTo: last } : { oldest, storedTo: String(BigInt(oldest) - 1n) };
+}
+
+/** The clock of the server that holds a shard, in milliseconds since 1970. */
+async function readRedisClockMs(redis: Redis, shard: number): Promise<number> {
+  const [seconds, microseconds] = (await runScript(redis, scripts.time, [shardKeys.state(shard)], [])) as [
+    string,
+    string,
+  ];
+  return Number(seconds) * 1000 + Number(microseconds) / 1000;
 }
 
 /** Sets the deployment's gauges from Redis. */

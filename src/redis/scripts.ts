@@ -68,6 +68,7 @@ export const scripts = {
   noteRestore: confirmed('note-restore-5'),
   takeTurn: confirmed('take-turn-1'),
   keepTurn: confirmed('keep-turn-1'),
+  time: load('time-1'),
 } as const;
 
 /**
