@@ -45,7 +45,7 @@ export async function enter(
   await page.goto(`${sluice.adminUrl}${pathname}${hash}`);
   await page.getByText(email).waitFor();
   await page.getByLabel('Password').fill(password);
-  const [pages, refusal] = [page.getByRole('navigation'), page.getByRole('alert')];
+  const [pages, refusal] = [page.getByRole('navigation'), page.getByText('too many people are signing in')];
   // A busy service may answer 503, and a person then presses again.
   for (let presses = 0; presses < 5 && !(await pages.isVisible()); presses += 1) {
     await page.keyboard.press('Enter');

@@ -3,7 +3,7 @@
 // so that a process without people needs neither its binary nor its memory.
 
 import { createPlaces, type Holder } from '../../concurrency.js';
-import { Unavailable } from '../../contract/errors.js';
+import { Busy } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 
 export type Passwords = ReturnType<typeof createPasswords>;
@@ -15,7 +15,7 @@ export function createPasswords() {
 
   async function inTurn<Result>(by: Holder, work: () => Promise<Result>): Promise<Result> {
     const result = await places.within(by, work);
-    if (result === 'busy') throw new Unavailable('too many people are signing in: try again');
+    if (result === 'busy') throw new Busy('too many people are signing in: try again');
     return result;
   }
 
