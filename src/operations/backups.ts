@@ -132,9 +132,10 @@ async function makeParts(
       );
     };
     const make = async (client: ClickHouseClient, server: number) => {
+      // What changed before the first part began is in it, so the second one does not copy it.
+      const part = { name: backupOf(name, server), beganAt: new Date() };
       const first = await makeFirst(client, server);
       crash('rows_backed_up');
-      const part = { name: backupOf(name, server), beganAt: new Date(backup.began_at) };
       return first + (await makeKeysBackup(client, database, part, isContinued));
     };
     const servers = serversOf(clickhouse).all;
