@@ -62,6 +62,8 @@ function readRetryAfter(header: string | undefined, nowMs: number): number {
 function parse(text: string | undefined): State {
   const { until, ms, failures, asked } = parseJson(text);
   // None of our waits is longer, and no timer could be.
-  const isState = until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0;
+  const isState =
+    [until, ms, failures].every((value) => typeof value === 'number' && value >= 0) &&
+    ms <= 2 * clientLimits.retryAfterMsMax;
   return isState ? { until, ms, failures, asked: asked === true } : none;
 }

@@ -129,7 +129,11 @@ function readOpened({ status, body }: TransportAnswer): Opened | undefined {
   if (status !== 201 && status !== 200) return undefined;
   const { pairing, code, expires_in: seconds } = parseJson(body);
   if (typeof pairing !== 'string' || pairing === '' || typeof code !== 'string') return undefined;
-  return { secret: pairing, code, codeMs: seconds > 0 ? Math.min(seconds * 1000, codeMsMax) : codeMs };
+  return {
+    secret: pairing,
+    code,
+    codeMs: typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, codeMsMax) : codeMs,
+  };
 }
 
 function reasonOf({ status, body }: TransportAnswer): string {
