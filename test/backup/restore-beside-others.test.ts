@@ -69,10 +69,11 @@ function restoreBy(url: string, name = 'one'): Promise<RestoredBackup> {
 }
 
 /** Restores again if another restore took longer than this one waits, as on a crowded machine. */
-async function restoreInTurn(url: string): Promise<RestoredBackup> {
+async function restoreInTurn(url: string, onRefused: () => void): Promise<RestoredBackup> {
   return restoreBy(url).catch((error: Error) => {
-    if (error.message.startsWith('another restore of a backup is running')) return restoreInTurn(url);
-    throw error;
+    if (!error.message.startsWith('another restore of a backup is running')) throw error;
+    onRefused();
+    return restoreInTurn(url, onRefused);
   });
 }
 
@@ -141,12 +142,15 @@ test('a second restore waits until the first one has ended', async () => {
   const one = restoreBy(first.url);
   await untilHeld(first);
   second.hold(startsWith('DROP DATABASE IF EXISTS sluice_restore'));
-  const two = restoreInTurn(second.url);
+  let refusals = 0;
+  const two = restoreInTurn(second.url, () => {
+    refusals += 1;
+  });
   await until(
     async () => (await waits(registryKeys.restoreLock)) === true,
     'the second one asks for the lock',
   );
-  assert.deepEqual(second.held, []);
+  assert.deepEqual([second.held, refusals], [[], 0]);
   second.release();
   first.release();
   for (const restored of [await one, await two]) assert.equal(restored.state, 'kept');

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
+import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
 import {
   assertExact,
   deleteNow,
@@ -12,6 +12,8 @@ import {
   type User,
   untilStored,
 } from '../harness/deletion.js';
+import { forgetKeys } from '../harness/forgotten-keys.js';
+import { withRedis } from '../harness/redis-client.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { keysWith } from '../support/traces.js';
 
@@ -51,6 +53,12 @@ async function assertDeletes(
   await untilStored(sluice);
   assertExact(before, await dumpTables(sluice), new Set(identificationsToGo), {});
   assert.deepEqual(await readFound(sluice, requestId), found);
+  // Once Redis has forgotten the messages' ids, only the index can know them, and their rows are gone.
+  const after = await dumpTables(sluice);
+  await withRedis(sluice, forgetKeys);
+  await answersOf(sluice.baseUrl, main, goes);
+  await untilStored(sluice);
+  assert.deepEqual(await dumpTables(sluice), after);
 }
 
 test('deletes an anonymous user by the user_id, with the properties set under it', async () => {

@@ -181,10 +181,14 @@ test('completes a deletion exactly although a round ends at every step of it, on
 
 /** Submits a request; settles when the worker is about to send the statement that erases or masks its rows in a table. */
 async function submitUntil(users: History['users'], table: string): Promise<string> {
-  await hurryRounds(sluice);
   const takes = new RegExp(`^\\s*(ALTER TABLE ${table} DELETE|DELETE FROM ${table}) `);
-  const requestId = await submitAccepted(sluice, token, users);
-  gate.hold(({ sql }) => takes.test(sql) && (table !== 'deletion_targets' || sql.includes(requestId)));
+  let requestId = '';
+  await withoutRounds(sluice, async () => {
+    requestId = await submitAccepted(sluice, token, users);
+    // A worker may also purge the targets of earlier tests.
+    gate.hold(({ sql }) => takes.test(sql) && (table !== 'deletion_targets' || sql.includes(requestId)));
+    await hurryRounds(sluice);
+  });
   await until(() => gate.held.length > 0, `a worker takes rows out of ${table}`);
   return requestId;
 }
@@ -435,13 +439,16 @@ for (const { isLate, when } of looksForTargets) {
     const prepared = await prepare();
     const purge = 'ALTER TABLE deletion_targets DELETE';
     let isPurging = false;
-    await hurryRounds(sluice);
-    const requestId = await submitAccepted(sluice, token, prepared.history.users);
-    // Copies of the request that the worker makes once it wants to purge the targets never arrive. It may also purge what earlier tests left.
-    gate.hold(({ sql }) => {
-      const wantsPurge = sql.trimStart().startsWith(purge) && sql.includes(requestId);
-      isPurging ||= wantsPurge;
-      return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
+    let requestId = '';
+    await withoutRounds(sluice, async () => {
+      requestId = await submitAccepted(sluice, token, prepared.history.users);
+      // Copies of the request that the worker makes once it wants to purge the targets never arrive. It may also purge what earlier tests left.
+      gate.hold(({ sql }) => {
+        const wantsPurge = sql.trimStart().startsWith(purge) && sql.includes(requestId);
+        isPurging ||= wantsPurge;
+        return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
+      });
+      await hurryRounds(sluice);
     });
     await until(() => isPurging, { deadlineMs: 180_000, what: 'the worker wants to purge the targets' });
     survivor.sigstop();

@@ -14,6 +14,7 @@ import {
   getToken,
   readStatus,
   submitAccepted,
+  submitWith,
   untilComplete,
 } from '../harness/deletion.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
@@ -198,7 +199,13 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
     app_id: string;
   };
   await untilStored(sluice);
-  const requestId = await deleteNow(sluice, token, [{ identity: 'erased' }]);
+  const ticket = { users: [{ identity: 'erased' }], reference: 'a ticket' };
+  const submitTicket = async (withToken: string) => {
+    const { text } = await submitWith(sluice, withToken, ticket);
+    return (JSON.parse(text) as { deletion_request_id: string }).deletion_request_id;
+  };
+  const requestId = await submitTicket(token);
+  await untilComplete(sluice, token, requestId);
   await untilCountedOn();
 
   await putBack('clickhouse');
@@ -241,8 +248,10 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   assert.equal(((await sluice.admin('state', 'reload')) as { state: string }).state, 'restored');
   await untilReady();
   assert.ok(await sluice.admin('environments', 'show', younger));
-  const status = await readStatus(sluice, await getToken(sluice, account), requestId);
+  const lastToken = await getToken(sluice, account);
+  const status = await readStatus(sluice, lastToken, requestId);
   assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
+  assert.equal(await submitTicket(lastToken), requestId, 'a reference still names its request');
   await send(appId, eventsOf('silent', 4));
   await untilStored(sluice);
   assert.equal(await countRows(appId, 'silent'), 0);

@@ -150,7 +150,9 @@ test('hashes of names differ by account, kind and environment, and are read back
     inEnvironment(one.textOf({ identity: '7' }), '1000000001'),
   ];
   assert.equal(new Set(names).size, names.length);
-  assert.equal(textOfHash(one.ofIdentity('Δ€')), one.textOf({ identity: 'Δ€' }));
+  const bytes = Buffer.from('xΔ€7x');
+  assert.equal(textOfHash(one.ofIdentityBytes(bytes, 1, 6)), one.textOf({ identity: 'Δ€' }));
+  assert.equal(textOfHash(one.ofUserIdBytes(bytes, 6, 7)), one.textOf({ userId: '7' }));
   const text = one.textOf({ identity: '7' });
   assert.deepEqual(readName(text), { hash: wordsOf(one.ofIdentity('7')), appId: undefined });
   assert.equal(readName(inEnvironment(text, '42')).appId, '42');

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { rateLimits } from '../../src/contract/limits.js';
+import { rateLimitHeaders } from '../../src/http/endpoints/rate-limit-headers.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../harness/ingestion.js';
 import { until } from '../harness/wait.js';
@@ -320,6 +321,8 @@ describe('limits', { concurrency: 4 }, () => {
     // Both are rounded up, and acceptances within a second may be counted as one.
     const apart = (secondMs - firstMs - (endedMs - askedMs)) / 1000 - 2;
     assert.ok(untilBoth - untilFirst >= apart, `Retry-After of ${untilFirst} s and ${untilBoth} s`);
+    const limited = { name: 'bulk_identity', limit: rateLimits.bulk_identity } as const;
+    assert.deepEqual(rateLimitHeaders(limited, 1_001)[0], ['Retry-After', '2']);
   });
 
   test('accepts 15,000 events per minute of an environment over two processes, of any users', async () => {

@@ -10,7 +10,10 @@ export function retryAfter(seconds: number): Headers {
 }
 
 /** Which limit was exceeded, and in how many seconds it has room again. */
-export function rateLimitHeaders({ name, limit }: NamedLimit, waitMs: number): Headers {
+export function rateLimitHeaders(
+  { name, limit }: Pick<NamedLimit, 'name' | 'limit'>,
+  waitMs: number,
+): Headers {
   const waitSeconds = Math.max(1, Math.ceil(waitMs / 1000));
   return [
     ...retryAfter(waitSeconds),
