@@ -263,12 +263,13 @@ describe('a page that replaces functions of the browser', () => {
     assert.deepEqual(event?.properties, { plan: 'free' });
   });
 
-  test('(an element named addEventListener) is listened to by the method of the class', async () => {
+  test('(elements named addEventListener and visibilityState) is listened to and read through its class', async () => {
     const browser = createTestBrowser();
     const win = browser.open();
     const { addEventListener } = win.document as NonNullable<TestWindow['document']>;
     Object.assign(win, { EventTarget: { prototype: { addEventListener } } });
     clobber(win, 'addEventListener');
+    clobber(win, 'visibilityState');
     const page = begin(win);
     page.sluice.track('Event');
     page.setVisibility('hidden');

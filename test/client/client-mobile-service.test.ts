@@ -1,7 +1,9 @@
-// A mobile surface against a whole service: what is done on the phone arrives in ClickHouse once.
+// The mobile surfaces against a whole service: what is done on the phone arrives in ClickHouse once, and the
+// Event Visualizer shows it.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { createIosSluice } from '../../src/libraries/client/ios.js';
 import type { DeviceStorage } from '../../src/libraries/client/mobile/adapters.js';
 import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
 import { createEnvironment } from '../harness/accounts.js';
@@ -10,6 +12,7 @@ import { readUsers } from '../harness/ingestion.js';
 import { startTcpProxy } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { sharedSluice } from '../support/sluice.js';
+import { openLivePage } from '../support/visualizer.js';
 
 const runs: { kill(): void }[] = [];
 
@@ -39,11 +42,13 @@ function openApp(storage: DeviceStorage) {
   const states = new Set<(state: string) => void>();
   const screens = new Set<(name: string) => void>();
   const requests = new AbortController();
+  const codes: string[] = [];
   const warnings: string[] = [];
   const statuses: string[] = [];
   const unlessKilled = <T>(work: () => T): T | Promise<never> =>
     requests.signal.aborted ? new Promise<never>(() => {}) : work();
   const run = {
+    codes,
     warnings,
     /** What the service answered about each message. */
     statuses,
@@ -58,6 +63,8 @@ function openApp(storage: DeviceStorage) {
         addEventListener: (_: 'change', listener: (state: string) => void) => states.add(listener),
       },
       onScreen: (listener: (name: string) => void) => screens.add(listener),
+      showPairingCode: (code: string) => void codes.push(code),
+      hidePairingCode: () => void codes.push(''),
       fetch: (url: string, init: object) =>
         unlessKilled(async () => {
           const reply = await fetch(url, { ...init, signal: requests.signal });
@@ -187,4 +194,22 @@ test('what React Native records arrives once, though replies are lost and the ap
   const repeats = second.statuses.filter((status) => status === 'repeat').length;
   assert.ok(repeats >= 5, `the second run sent again what the first did not know of: ${repeats}`);
   assert.deepEqual([first.warnings, second.warnings], [[], []]);
+});
+
+test('the Event Visualizer shows what an iPhone sends, from the code to the end', async (context) => {
+  const run = openApp(createDeviceStorage());
+  const ios = createIosSluice();
+  ios.configure({ baseUrl: sluice.baseUrl, ...run.adapters, ...run.runtime });
+  ios.setAppId(appId);
+  ios.startEVPairing();
+  const code = await until(() => run.codes[0], 'the code is shown');
+  const page = openLivePage(sluice.adminUrl, { token: sluice.adminToken, code });
+  context.after(() => page.socket.terminate());
+  await page.heard('paired');
+  ios.track('Order Completed', { amount: 12.5 });
+  const [shown] = await page.untilShown(1);
+  assert.deepEqual([shown?.event, shown?.user_id], ['Order Completed', ios.userId]);
+  ios.stopEVPairing();
+  await page.heard('ended');
+  assert.deepEqual([run.codes, run.warnings], [[code, ''], []]);
 });

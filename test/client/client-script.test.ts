@@ -144,6 +144,15 @@ test('a method taken from the snippet never throws in a page that has replaced D
   assert.deepEqual(page.warnings, []);
 });
 
+test('works in a page that has added a `value` to every object, which no accessor may have', async () => {
+  const { browser, page } = open(`Object.prototype.value = 5;${usualSnippet}`);
+  page.run(script);
+  page.sluice.track('Event');
+  await browser.clock.advance(5_000);
+  assert.deepEqual(browser.server.events(), ['Event']);
+  assert.deepEqual(page.warnings, []);
+});
+
 test('an older snippet gets the methods that it lacks', async () => {
   const { browser, page } = open(`window.sluice = { snippetVersion: 1, calls: [] };
     ['load', 'track', 'identify'].forEach(function (m) {

@@ -278,7 +278,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(await sluice.admin('write-keys', 'list', String(of.appIds[0])), []);
   });
 
-  test('signs in with the password, says what is wrong, and asks for the second factor', async () => {
+  test('signs in with the password, says what is wrong, ends a session, changes the password, and notices its own end', async () => {
     const programs = await signedIn(sluice, 'two@example.com', 'operator');
     const page = await newPage();
     // A link with an unknown reason shows no reason.
@@ -297,6 +297,17 @@ describe('the console', { skip }, () => {
     // Waits until the whole page is loaded, since a later request would notice the end of the session too early.
     for (const name of ['People', 'Your sessions', 'Audit log'])
       await page.getByRole('table', { name, exact: true }).waitFor();
+    await page.getByRole('button', { name: /^End the session/ }).click();
+    await page.getByRole('button', { name: 'End session' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.equal((await programs.ask('GET', '/sessions')).status, 401);
+    await page.getByText('Change your password').click();
+    await page.getByLabel('Current password').fill(password);
+    await page.getByLabel('New password').fill('another good password');
+    await page.getByRole('button', { name: 'Change password' }).click();
+    await page.getByText('Your password is changed').waitFor();
+    const { status } = await programs.signIn('two@example.com', { password: 'another good password' });
+    assert.equal(status, 200);
     // Ends this session from another one.
     const sessions = (await programs.ask('GET', '/sessions')).body as unknown as {
       id: string;

@@ -25,6 +25,7 @@ export type ListEndpoint = {
 };
 
 const bob = [{ identity: 'bob' }];
+const mostUsers = Array.from({ length: counts.deletionTargetsMax }, (_, id) => ({ user_id: id }));
 const deletionOf = (more: object) => JSON.stringify({ users: bob, ...more });
 /** With these fields beside the users, which are right only where others know them, and one in a user. */
 const withForeign = (more: object) => JSON.stringify({ ...more, users: [{ identity: 'bob', name: 7 }] });
@@ -98,6 +99,7 @@ export const listEndpoints: readonly ListEndpoint[] = [
       ['suppress in words', JSON.stringify({ users: bob, suppress: 'true' }), '400 invalid_type suppress'],
       ['suppress of null', JSON.stringify({ users: bob, suppress: null }), '400 invalid_type suppress'],
       ['suppress as a number', JSON.stringify({ users: bob, suppress: 0 }), '400 invalid_type suppress'],
+      ['as many as it takes', JSON.stringify({ users: mostUsers, suppress: false }), '200'],
     ],
     ignored: [withForeign({ ...foreign, suppress: false }), '200', 'reference, dry_run, name'],
   },

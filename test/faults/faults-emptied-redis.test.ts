@@ -127,8 +127,14 @@ test('a start with a new, empty Redis is the same deployment', async () => {
   rmSync(join(sluice.redis.dir, 'appendonlydir'), { recursive: true });
   await sluice.redis.restart();
   assert.equal(await redis.dbsize(), 0);
+  // Workers wait for the deployment.
+  const workers = Promise.all(sluice.workers.map((worker) => worker.restart()));
+  const areWaiting = () =>
+    sluice.workers.every((worker) => worker.output().includes('waiting for the state'));
+  await until(areWaiting, 'the workers wait');
   const bootstrap = (await sluice.admin('bootstrap')) as Bootstrap;
-  for (const child of [...sluice.workers, ...sluice.api]) await child.restart();
+  await workers;
+  for (const child of sluice.api) await child.restart();
 
   const { created, restored, account_id, api_key } = bootstrap;
   assert.deepEqual(

@@ -5,6 +5,7 @@ import { beforeEach, test } from 'node:test';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { suppressions as bounds } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
+import { createSubmission } from '../../src/ingest/submission.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import {
   areFree,
@@ -23,7 +24,7 @@ import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { suppressionChanges } from '../../src/tuning.js';
 import { inTime } from '../../src/wait.js';
 import { rowsOfStored } from '../../workers/segment-bytes.js';
-import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
+import { commit, epoch, eventIdOf, eventRecord, group, loadShard, noSuppressions } from '../support/shard.js';
 import { startStore } from '../support/stores.js';
 
 const accountId = '7';
@@ -222,6 +223,15 @@ test('a commit joins an anonymous user, and the next ones skip this user until t
     ),
     'u',
   );
+});
+
+test('an environment may have so many joins in a minute', () => {
+  const groups = [group([eventRecord('joins')])];
+  const suppressions = { ...noSuppressions, of: () => ({}) as never };
+  const limitKeys = { ofApp: (limit: string, app: string) => `${limit} ${app}` };
+  const context = { environment: { accountId, appId } as never, suppressions, limitKeys };
+  createSubmission(context, groups, () => [{ name: anonymous(1), joins: suppressed }]);
+  assert.deepEqual(groups[0]?.joinLimit, { digest: `joins ${appId}`, limit: bounds.joins });
 });
 
 test('joining ever more users keeps no move of joined users from ending', async () => {

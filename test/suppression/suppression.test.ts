@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { suppressions } from '../../src/contract/limits.js';
+import { queries, suppressions } from '../../src/contract/limits.js';
 import { userIdOfAnonymousId } from '../../src/contract/user-id.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
@@ -26,7 +26,7 @@ import { plainEnvironment } from '../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
 import { runProgram } from '../harness/sluice.js';
-import { lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
+import { askAll, lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { ownSluice } from '../support/sluice.js';
@@ -588,11 +588,32 @@ test('an account with as many suppressed users as it may have gets 400, and keep
   await setSuppressed(sluice.baseUrl, token, users, true);
 });
 
-test('takes more look-ups in a second than submissions', async () => {
+test('takes more look-ups in a second than submissions, and submissions only up to their limit', async () => {
   const more = Array.from({ length: suppressions.requestsPerSecondMax + 1 }, () =>
     lookUp(sluice.baseUrl, token),
   );
   for (const reply of await Promise.all(more)) assert.equal(reply.status, 200);
+  const flood = Array.from({ length: 3 * suppressions.requestsPerSecondMax }, () =>
+    submitSuppression(sluice.baseUrl, token, { users: [{ user_id: 1 }], suppress: false }),
+  );
+  const statuses = (await Promise.all(flood)).map(({ status }) => status);
+  assert.ok(statuses.includes(429) && statuses.includes(200), statuses.join());
+});
+
+test('look-ups of many users take turns by account', async () => {
+  const itsToken = await getToken(sluice, other);
+  const many = Array.from({ length: 20 }, (_, id) => ({ user_id: id }));
+  // While Redis pauses, none of them is answered, so all of them meet.
+  await withRedis(sluice, (redis) => redis.client('PAUSE', 300, 'ALL'));
+  const flood = Array.from({ length: queries.ofPersonMax + queries.waitingOfPersonMax + 10 }, () =>
+    askAll(urls[0] as string, token, many),
+  );
+  const elsewhere = await lookUpAll(urls[0] as string, itsToken, many);
+  assert.equal(elsewhere.length, many.length);
+  const replies = await Promise.all(flood);
+  const refused = replies.filter(({ status }) => status !== 200).map(({ text }) => text);
+  assert.ok(refused.length > 0 && refused.length <= 10, String(refused.length));
+  for (const text of refused) assert.match(text, /Too many look-ups of this account at once/);
 });
 
 test('loses no suppression when an API process dies in it and Redis is emptied later, and keeps no name in Redis or ClickHouse', async () => {

@@ -35,11 +35,11 @@ describe('the page', { skip }, () => {
     await Promise.all(browser.contexts().map((context) => context.close()));
   });
 
-  async function openPage(options: BrowserContextOptions = {}): Promise<Page> {
+  async function openPage(options: BrowserContextOptions = {}, hash = ''): Promise<Page> {
     const context = await browser.newContext(options);
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);
-    await page.goto(`${admin.adminUrl}/visualizer`);
+    await page.goto(`${admin.adminUrl}/visualizer${hash}`);
     // The page's script is loaded after the console's first one.
     await page.locator('#code').waitFor();
     return page;
@@ -188,9 +188,10 @@ describe('the page', { skip }, () => {
     assert.deepEqual([(await names(page))[0], (await names(page)).length], ['e1399', 500]);
   });
 
-  test('says what is wrong with a token or a code, and lets the user correct it', async () => {
-    const page = await openPage();
+  test('takes the code of a link, says what is wrong with a token or a code, and lets the user correct it', async () => {
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
+    const page = await openPage({}, `#code=${code}`);
+    assert.equal(await page.inputValue('#code'), code);
     const problem = page.locator('#pair .problem');
     const attempt = async (token: string, entered: string, words: string) => {
       await page.fill('#token', token);
