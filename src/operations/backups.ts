@@ -132,7 +132,7 @@ async function makeParts(
       );
     };
     const make = async (client: ClickHouseClient, server: number) => {
-      // What changed before the first part began is in it, so the second one does not copy it.
+      // The first part, made now or earlier, has what changed before this, so the second one does not copy it.
       const part = { name: backupOf(name, server), beganAt: new Date() };
       const first = await makeFirst(client, server);
       crash('rows_backed_up');

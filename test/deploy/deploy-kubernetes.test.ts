@@ -613,6 +613,7 @@ describe('three ClickHouse servers', () => {
     };
     const shards = "SELECT count() FROM system.clusters WHERE cluster = 'sluice'";
     assert.equal(await ask('sluice', 'theirs', shards), '3\n');
+    assert.equal(await ask('sluice', 'theirs', "SELECT getSetting('http_send_timeout')"), '180\n');
     assert.equal(await ask('sluice', 'theirs', 'CREATE DATABASE sluice'), '');
     assert.match(await ask('sluice', 'theirs', "SELECT * FROM file('a', 'CSV')"), /ACCESS_DENIED/);
     assert.equal(await ask('reader', 'reads', 'SELECT 1'), '1\n');

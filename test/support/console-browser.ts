@@ -45,13 +45,13 @@ export async function enter(
   await page.goto(`${sluice.adminUrl}${pathname}${hash}`);
   await page.getByText(email).waitFor();
   await page.getByLabel('Password').fill(password);
-  const [pages, refusal] = [page.getByRole('navigation'), page.getByText('too many people are signing in')];
   // A busy service may answer 503, and a person then presses again.
-  for (let presses = 0; presses < 5 && !(await pages.isVisible()); presses += 1) {
+  for (let presses = 0, status = 503; status === 503 && presses < 5; presses += 1) {
+    const answered = page.waitForResponse((answer) => answer.url().endsWith('/invitation/accept'));
     await page.keyboard.press('Enter');
-    await pages.or(refusal).first().waitFor();
+    status = (await answered).status();
   }
-  await pages.waitFor();
+  await page.getByRole('navigation').waitFor();
 }
 
 /** Settles when the clipboard has the wanted text, which may be later than the end of the click. */

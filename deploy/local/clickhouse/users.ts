@@ -134,8 +134,8 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
 
 /** Settings that every statement has by default. */
 const serverDefaults = {
-  // How long the server waits while a caller reads nothing: while the reader of an export pauses, and then some. It applies to connections,
-  // so no statement can set it. By default 30 s.
+  // How long the server waits for a caller who reads nothing. It takes this only from the default profile, when it starts; no statement
+  // can set it. The reader of an export may pause for a third of this: a slow one frees the server's buffer only after two of its steps.
   http_send_timeout: (3 * userExports.stalledMsMax) / 1_000,
   // Settings whose defaults differ between a server and the embedded engine, with the server's values.
   mutations_sync: 0,
