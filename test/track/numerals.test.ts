@@ -8,6 +8,7 @@ import { parseDocument } from '../../src/parsing/document.js';
 import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
 import { deletionPaths, getToken } from '../harness/deletion.js';
 import { post, untilStored } from '../harness/ingestion.js';
+import { fastestMs } from '../support/cpu-time.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
 import { sharedSluice } from '../support/sluice.js';
@@ -425,25 +426,11 @@ describe('the document of such a number', () => {
     ];
     for (const json of texts) {
       // Measured in reads of one character, so that slow machines count alike: 3 to 32, where quadratic time would take 200.
-      const looks = fasterMs(() => read(json)) / fasterMs(() => sumOfUnits(json));
+      const looks = fastestMs(() => read(json)) / fastestMs(() => sumOfUnits(json));
       assert.ok(looks < 100, `${json.slice(0, 10)}: ${looks} looks`);
     }
   });
 });
-
-/** Milliseconds of CPU that the faster of two calls took. The kernel knows only the sum of user and system time exactly. */
-function fasterMs(act: () => unknown): number {
-  const spentUs = () => {
-    const { user, system } = process.cpuUsage();
-    return user + system;
-  };
-  const took = [1, 2].map(() => {
-    const from = spentUs();
-    act();
-    return spentUs() - from;
-  });
-  return Math.min(...took) / 1000;
-}
 
 function sumOfUnits(text: string): number {
   let sum = 0;
