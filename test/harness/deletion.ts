@@ -10,6 +10,7 @@ import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { TestAccount } from './accounts.js';
 import { assertDocumented } from './documented-answers.js';
+import { postInTime } from './ingestion.js';
 import { withRedis } from './redis-client.js';
 import type { Deployment, SluiceHandle } from './services.js';
 import { until } from './wait.js';
@@ -260,14 +261,8 @@ export function showDeletion(sluice: Deployment, requestId: string): Promise<Del
 
 /** Posts a body to an ingestion endpoint and asserts that all of it was accepted. */
 export async function send(sluice: Deployment, path: string, body: object): Promise<void> {
-  const reply = await fetch(`${sluice.baseUrl}${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-    signal: AbortSignal.timeout(20_000),
-  });
-  const text = await reply.text();
-  assert.deepEqual([reply.status, text], [200, '{}'], path);
+  const { status, text } = await postInTime(sluice.baseUrl, path, body);
+  assert.deepEqual([status, text], [200, '{}'], path);
 }
 
 /** Whether the deletion must remove a record. The record itself carries this word. */

@@ -2,6 +2,7 @@
 // log contains what was sent.
 
 import assert from 'node:assert/strict';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Cluster, Redis } from 'ioredis';
 import { shardKeys } from '../../src/redis/keys.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from './exactly-once.js';
@@ -74,8 +75,10 @@ export async function readMetric(
 
 /** 2 s, plus half a second because the machine may be busy. */
 export const answerMsMax = 2_500;
-/** The bound for requests during which the whole machine paused. */
+/** The bound for requests during which the whole machine paused, beside the longest pause that this process noticed. */
 const pausedAnswerMsMax = 8_000;
+const pauses = monitorEventLoopDelay({ resolution: 20 });
+pauses.enable();
 /** Clients of a load; each has one request under way at a time. */
 const clientsMax = 6;
 
@@ -86,7 +89,7 @@ const clientsMax = 6;
  */
 export function assertAnsweredInTime(requests: readonly Request[]): void {
   for (const { outcome, code, tookMs } of requests) {
-    assert.ok(tookMs <= pausedAnswerMsMax, `${outcome} ${code} after ${tookMs} ms`);
+    assert.ok(tookMs <= pausedAnswerMsMax + pauses.max / 1e6, `${outcome} ${code} after ${tookMs} ms`);
     assert.ok(outcome !== 'unanswered' && outcome !== 'unexpected', `${outcome} ${code}`);
   }
   const refusedMs = requests.flatMap(({ status, tookMs }) => (status === 503 ? [tookMs] : []));

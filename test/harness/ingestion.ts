@@ -39,6 +39,17 @@ export async function post(baseUrl: string, path: string, body: object | string)
   };
 }
 
+/** Posts until a busy machine has time: after the answer overloaded, nothing is stored or counted. Settles with any other answer. */
+export function postInTime(baseUrl: string, path: string, body: object | string): Promise<Answer> {
+  return until(
+    async () => {
+      const answer = await post(baseUrl, path, body);
+      return answer.code !== 'overloaded' && answer;
+    },
+    { what: 'the service has time', everyMs: 500 },
+  );
+}
+
 /** Whether everything in a request was accepted. */
 export function isAccepted({ status, text }: Answer): boolean {
   return status === 200 && text === '{}';

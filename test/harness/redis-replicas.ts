@@ -26,7 +26,8 @@ export type RedisReplicasHandle = {
   untilReplicated(replicas: number): Promise<void>;
   /**
    * Settles when each sentinel has seen that all other servers follow the primary. For ten seconds after a take-over a sentinel may still
-   * be about to make the former primary a replica; if that one is promoted meanwhile, the next take-over waits half a minute.
+   * be about to make the former primary a replica; if that one is promoted meanwhile, the next take-over waits half a minute. So does each
+   * sentinel that has noticed a pause of the machine (TILT).
    */
   untilSeen(): Promise<void>;
   remove(): Promise<void>;
@@ -130,7 +131,8 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
       for (const { socket } of watching)
         await until(async () => {
           const answer = await ask(socket, 'sentinel', 'replicas', name);
-          return answer.split('role-reported\nslave').length > replicas;
+          const isCalm = (await ask(socket, 'info', 'sentinel')).includes('sentinel_tilt:0');
+          return isCalm && answer.split('role-reported\nslave').length > replicas;
         }, 'a sentinel has seen that all follow the primary');
     },
     untilReplicated: (count) => untilReplicatedAt(sentinels === 0 ? () => first : primary, count),

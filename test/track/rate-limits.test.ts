@@ -7,8 +7,15 @@ import { gzipSync } from 'node:zlib';
 import { rateLimits } from '../../src/contract/limits.js';
 import { rateLimitHeaders } from '../../src/http/endpoints/rate-limit-headers.js';
 import { createEnvironments } from '../harness/accounts.js';
-import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../harness/ingestion.js';
-import { until } from '../harness/wait.js';
+import {
+  type Answer,
+  isAccepted,
+  paths,
+  post,
+  postInTime,
+  readUsers,
+  untilStored,
+} from '../harness/ingestion.js';
 import { sharedSluice } from '../support/sluice.js';
 
 const windowMs = 30_000;
@@ -42,20 +49,10 @@ const smallLimits = ['--limit', 'bulk_identity=10', '--limit', 'bulk_app=20'];
   ]);
 
 let sent = 0;
-/**
- * Sends to the API processes in turn. If a busy machine is too slow for a request, the answer is overloaded: nothing is
- * stored or counted, and the request is sent again.
- */
-async function send(path: string, body: object): Promise<Answer> {
+/** Sends to the API processes in turn. */
+function send(path: string, body: object): Promise<Answer> {
   sent += 1;
-  const baseUrl = sluice.api[sent % sluice.api.length]?.baseUrl ?? '';
-  return until(
-    async () => {
-      const answer = await post(baseUrl, path, body);
-      return answer.code === 'overloaded' ? undefined : answer;
-    },
-    { what: 'the service has time', everyMs: 500 },
-  );
+  return postInTime(sluice.api[sent % sluice.api.length]?.baseUrl ?? '', path, body);
 }
 
 function track(appId: string, user: object, more: object = {}): Promise<Answer> {
