@@ -15,6 +15,7 @@ import {
 } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
 import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
+import { repeat } from '../src/repeat.js';
 import { lockChecksEveryMsMax } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
@@ -29,9 +30,11 @@ export const tickRestMs = 1_000;
 /** How long a tick is remembered, for everything that checks whether ticks are still running. */
 const tickRememberedMs = 2_000;
 /** A worker checks this often whether deletions are pending, which costs one command. */
-export const deletionsCheckedEveryMs = 100;
+export const deletionsCheckedEveryMs = 250;
 /** How long that check pauses while all of them wait for ClickHouse servers. */
 export const serversAwaitedMs = 1_000;
+/** How often each queue is checked for what a wrong clock prolongs, which takes three commands and rarely finds anything. */
+const clocksCheckedEveryMs = 5_000;
 
 const retryMsMin = 200;
 const retryMsMax = 5_000;
@@ -110,8 +113,6 @@ function asJob<Arguments extends unknown[]>(
 }
 
 export type ServedQueue = {
-  /** Call it once a second. */
-  readonly upkeep: () => Promise<void>;
   /** Settles once running jobs are done. */
   readonly close: () => Promise<void>;
 };
@@ -131,12 +132,16 @@ export function serveQueue<Data>(
     ...options,
   });
   worker.on('error', (error) => log.warn({ shard: owner, error }, 'the queue has failed'));
+  const clocks = repeat({
+    work: () => undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now(), delayMsMax),
+    everyMs: clocksCheckedEveryMs,
+    failed: (error) => log.warn({ shard: owner, error }, 'the check for wrong clocks failed'),
+  });
   return {
     queue,
     worker,
-    upkeep: () => undoEffectsOfWrongClocks(redis, queue, config.jobLockMs, Date.now(), delayMsMax),
     close: async () => {
-      await worker.close();
+      await Promise.all([clocks.stop(), worker.close()]);
       await queue.close();
     },
   };

@@ -41,7 +41,7 @@ export function serveShard(context: WorkerContext, shard: number) {
       throw error;
     }
   };
-  const { queue, worker, ...served } = serveQueue<Segment>(
+  const { queue, worker, close } = serveQueue<Segment>(
     context,
     storeQueueName,
     shard,
@@ -69,8 +69,8 @@ export function serveShard(context: WorkerContext, shard: number) {
   const compressWaiting = createCompressor({ redis, shard, crash });
   const stopTicking = repeatTicks({ redis, shard, run: runTick, log });
   return {
+    /** Call it once a second. */
     upkeep: async () => {
-      await served.upkeep();
       if ((await ageClaims())?.wantsIndex) wantsIndex = true;
       if ((await redis.hexists(shardKeys.state(shard), 'keys_rebuild')) === 1) wantsIndex = true;
       await compressWaiting();
@@ -83,7 +83,7 @@ export function serveShard(context: WorkerContext, shard: number) {
     },
     close: async () => {
       await Promise.all([stopTicking(), worker.close()]);
-      await queue.close();
+      await close();
     },
   };
 }

@@ -24,12 +24,8 @@ export function startWork(context: WorkerContext) {
   const queues = [...shardWork, deletionWork, callbackWork];
 
   async function upkeep(): Promise<void> {
-    await Promise.all(queues.map((queue) => queue.upkeep()));
+    await Promise.all(shardWork.map((work) => work.upkeep()));
     await rewriteAppendOnlyFileIfWanted(redis, log);
-  }
-
-  async function indexKeys(): Promise<void> {
-    await Promise.all(shardWork.map((work) => work.indexKeysIfWanted()));
   }
 
   /** Writes the ledger to ClickHouse, and compares it with what is stored. Workers take turns. */
@@ -38,7 +34,7 @@ export function startWork(context: WorkerContext) {
     await checkIfDue(context);
   }
 
-  // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis.
+  // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis, or another server.
   const every = (everyMs: number, what: string, work: () => Promise<void>) =>
     repeat({
       work,
@@ -48,7 +44,7 @@ export function startWork(context: WorkerContext) {
   const repeated = [
     every(1_000, 'upkeep', upkeep),
     every(1_000, 'the copying to ClickHouse', () => writeSecondCopies(context)),
-    every(200, 'the index of keys', indexKeys),
+    ...shardWork.map(({ indexKeysIfWanted }) => every(200, 'the index of keys', indexKeysIfWanted)),
     every(deletionsCheckedEveryMs, 'the check for pending deletions', deletionWork.addRoundIfPending),
     every(retentionCheckedEveryMs, 'the deletion of expired rows', () => expireRowsIfDue(context)),
     every(1_000, 'the ledger', keepBooks),

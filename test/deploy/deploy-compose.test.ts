@@ -137,6 +137,16 @@ test('takes several ClickHouse servers, and a Redis, that are elsewhere', () => 
   }
 });
 
+test('gives ClickHouse the settings and the profile that the service relies on', () => {
+  const mounted = (service('clickhouse').volumes ?? []).filter((volume) =>
+    volume.startsWith('./clickhouse/'),
+  );
+  assert.deepEqual(mounted, [
+    './clickhouse/sluice.xml:/etc/clickhouse-server/config.d/sluice.xml:ro',
+    './clickhouse/profile.xml:/etc/clickhouse-server/users.d/profile.xml:ro',
+  ]);
+});
+
 test('names only services, volumes and files that exist', () => {
   for (const [name, { depends_on = [], volumes = [], build }] of Object.entries(compose.services)) {
     const needed = Array.isArray(depends_on) ? depends_on : Object.keys(depends_on);

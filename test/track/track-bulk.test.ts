@@ -203,6 +203,7 @@ describe('bulk requests of many', () => {
 
   test('are refused as a whole with ?strict=1 when one element is bad, and claim no key', async () => {
     const good = element('strict', { idempotency_key: 'strict' });
+    assert.equal((await bulk([good, null], '?strict=true')).status, 400);
     const reply = await bulk([good, null], '?strict=1');
     checkRefused(reply, 'invalid_type', 'events.1');
     checkAccepted(await bulk([good], '?strict=1'));

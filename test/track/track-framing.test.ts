@@ -614,7 +614,9 @@ describe('over the life of a connection', () => {
     };
     try {
       for (const [path, status] of [
-        ['/health/live', 405],
+        ['/health/live', 200],
+        ['/health/ready', 200],
+        ['/openapi.json', 405],
         ['/api/track', 405],
         ['/api/collect', 405],
         ['/nope', 404],

@@ -63,6 +63,7 @@ const contentTypes: Row[] = [
     'application/json; charset=utf-8',
     'application/json;charset=UTF-8',
     'application/json; charset="utf-8"',
+    'application/json;charset=utf8',
   ].map((type) => sends(type, undefined, (event) => ({ body: event, headers: { 'content-type': type } }))),
   ...[
     undefined,

@@ -3,7 +3,7 @@
 
 import { liveSchema, readySchema } from '../../contract/answers.js';
 import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
-import type { Route } from '../protocol/server.js';
+import { type Route, withHead } from '../protocol/server.js';
 
 /** Whether the process can take records, and what is missing if it cannot. */
 export type Readiness = { readonly ready: boolean; readonly missing: readonly string[] };
@@ -18,8 +18,7 @@ export const healthPart: OpenApiPart = {
 
 export function healthRoutes(readiness: () => Readiness): Route[] {
   return [
-    {
-      method: 'get',
+    ...withHead({
       path: '/health/live',
       handle: (exchange) => exchange.dropBody().reply(200, '{"live":true}'),
       doc: documented({
@@ -32,9 +31,8 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
           },
         },
       }),
-    },
-    {
-      method: 'get',
+    }),
+    ...withHead({
       path: '/health/ready',
       handle: (exchange) => {
         const { ready, missing } = readiness();
@@ -57,6 +55,6 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
           },
         },
       }),
-    },
+    }),
   ];
 }

@@ -175,5 +175,5 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
 }
 
 function isSet(query: string, name: 'strict' | 'check'): boolean {
-  return query !== '' && new URLSearchParams(query).get(name) === '1';
+  return query !== '' && ['1', 'true'].includes(new URLSearchParams(query).get(name) ?? '');
 }

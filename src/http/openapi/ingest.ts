@@ -138,8 +138,8 @@ const rateLimitHeaders = {
 const strict = {
   name: 'strict',
   in: 'query',
-  description: 'For bulk requests: 1 refuses the whole request if one of its elements is bad.',
-  schema: { type: 'string', enum: ['1'] },
+  description: 'For bulk requests: 1 or true refuses the whole request if one of its elements is bad.',
+  schema: { type: 'string', enum: ['1', 'true'] },
 };
 
 const bulkAdvice =

@@ -9,7 +9,7 @@ import type { Log } from '../../log.js';
 import { scriptDoc } from '../openapi/collect.js';
 import { operation } from '../openapi/document.js';
 import type { Headers } from '../protocol/exchange.js';
-import { notFound, type Route } from '../protocol/server.js';
+import { notFound, type Route, withHead } from '../protocol/server.js';
 import { serveEncoded } from './encoded.js';
 
 export type SdkOptions = {
@@ -52,13 +52,7 @@ export function sdkRoutes({ folder, paths, log }: SdkOptions): Route[] {
     return paths.flatMap((path, index) => {
       const headers: Headers = ending === '' ? [['SourceMap', `${basename(path)}.map`]] : [];
       const handle = body === undefined ? notFound : serveEncoded(type, cached, headers, body);
-      return (['get', 'head'] as const).map((method) => ({
-        method,
-        path: `${path}${ending}`,
-        handle,
-        headers: always,
-        ...(method === 'get' && index === 0 && { doc }),
-      }));
+      return withHead({ path: `${path}${ending}`, handle, headers: always, ...(index === 0 && { doc }) });
     });
   });
 }

@@ -31,7 +31,7 @@ export type Framing = {
 /** `json` and `text` are in UTF-8 according to the header; `none`: the header is absent or empty. */
 export type MediaType = 'json' | 'text' | 'none' | 'other';
 
-const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-8"?)? *;?$/i;
+const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-?8"?)? *;?$/i;
 const decimal = /^\d{1,19}$/;
 
 export function readFraming(req: HttpRequest): Framing {

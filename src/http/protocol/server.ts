@@ -29,6 +29,15 @@ export type Route = {
   readonly doc?: object;
 };
 
+/** A route that answers HEAD as well as GET. */
+export function withHead(route: Omit<Route, 'method'>): Route[] {
+  const { doc: _, ...head } = route;
+  return [
+    { method: 'get', ...route },
+    { method: 'head', ...head },
+  ];
+}
+
 export type Server = {
   /** Stops accepting connections. Settles when all requests that had begun are answered. */
   close(): Promise<void>;
