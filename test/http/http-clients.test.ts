@@ -44,8 +44,11 @@ function pause(ms: number): Promise<void> {
  */
 async function beside(growthMibMax: number, work: () => Promise<void>): Promise<void> {
   await neighbour.report();
-  await pause(1_000);
-  const alone = await neighbour.report();
+  const aloneMs: number[] = [];
+  await until(
+    async () => aloneMs.push(...(await neighbour.report()).tookMs) >= 30,
+    'the client was served 30 times',
+  );
   const residentBefore = residentMib(pid);
   let highest = 0;
   const timer = setInterval(() => {
@@ -60,7 +63,7 @@ async function beside(growthMibMax: number, work: () => Promise<void>): Promise<
   assert.deepEqual(faults, []);
   // A pause of the machine may delay some of the few requests. A request that a slow client held up would wait longer, for the parser's
   // timer.
-  const [p75, p75Alone] = [quantile(tookMs, 0.75), quantile(alone.tookMs, 0.75)];
+  const [p75, p75Alone] = [quantile(tookMs, 0.75), quantile(aloneMs, 0.75)];
   assert.ok(p75 <= Math.max(250, 4 * p75Alone), `p75 ${p75} ms of ${tookMs.length}, alone ${p75Alone} ms`);
   assert.ok(Math.max(...tookMs) < timerMsMin, `one took ${Math.max(...tookMs)} ms`);
   const growth = highest - residentBefore;
