@@ -82,6 +82,18 @@ async function readiness(sluice: SluiceHandle) {
 const underWay = `SELECT (SELECT count() FROM system.merges)
   + (SELECT count() FROM system.processes WHERE query_kind = 'Insert' OR query_kind = 'Alter')`;
 
+/** Settles when nothing is written: what is under way when the disk fills fails in the middle, and ends ClickHouse. Merges stay stopped. */
+async function quieten(clickhouse: ClickHouseHandle): Promise<void> {
+  await clickhouse.query('SYSTEM STOP MERGES');
+  await until(async () => (await clickhouse.query(underWay)).trim() === '0', 'nothing is being written');
+}
+
+async function fillQuietly(dir: string, ...servers: readonly ClickHouseHandle[]): Promise<void> {
+  for (const server of servers) await quieten(server);
+  fill(dir);
+  for (const server of servers) await server.query('SYSTEM START MERGES');
+}
+
 const broken = (clickhouse: ClickHouseHandle) =>
   clickhouse.query("SELECT name FROM system.tables WHERE database = 'sluice' AND create_table_query = ''");
 
@@ -116,14 +128,9 @@ for (const [kind, tool] of [
             async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0,
             'ClickHouse has the users of the request',
           );
-          // A write that is under way would fail in the middle, and end ClickHouse.
-          for (const worker of sluice.workers) worker.sigstop();
-          await until(
-            async () => (await clickhouse.query(underWay)).trim() === '0',
-            'nothing is being written',
-          );
-          fill(dir);
-          for (const worker of sluice.workers) worker.sigcont();
+          for (const worker of sluice.workers) await worker.stop();
+          await fillQuietly(dir, clickhouse);
+          for (const worker of sluice.workers) await worker.restart();
           return id;
         }),
       );
@@ -181,8 +188,7 @@ test(
     const env = { CLICKHOUSE_URL: clickhouse.url, CLICKHOUSE_DATABASE: 'sluice' };
     const begun = await startSluice({ clickhouse, redis, env });
     await begun.stop();
-    await until(async () => (await clickhouse.query(underWay)).trim() === '0', 'nothing is being written');
-    fill(dir);
+    await fillQuietly(dir, clickhouse);
 
     const sluice = await startSluice({ clickhouse, redis, env });
     open.push(() => sluice.stop());
@@ -205,21 +211,15 @@ test(
     );
     const migrateAll = () =>
       migrateServers({ urls: servers.map(({ url }) => url), database: 'sluice', cluster: 'sluice' });
-    const untilIdle = async () => {
-      for (const server of servers)
-        await until(async () => (await server.query(underWay)).trim() === '0', 'nothing is being written');
-    };
     await migrateAll();
-    await untilIdle();
-    fill(dir);
+    await fillQuietly(dir, ...servers);
     await migrateAll();
 
     free(dir);
     await servers[1]?.query(
       "CREATE OR REPLACE VIEW sluice.local_events AS SELECT * FROM sluice.stored_events WHERE app_id != ''",
     );
-    await untilIdle();
-    fill(dir);
+    await fillQuietly(dir, ...servers);
     await assert.rejects(migrateAll(), NoRoom);
   },
 );
@@ -274,6 +274,8 @@ test(
     await clickhouse.query('CREATE TABLE sluice_restore.own AS sluice.own');
     const id = (await readTableIds(client, 'sluice_restore')).get('own') ?? '';
     const exchange = { table: 'own', id, staging: 'sluice_restore', database: 'sluice', owner: 'a' };
+    for (const worker of sluice.workers) await worker.stop();
+    await quieten(clickhouse);
     let isExchanged = false;
     const exchanged = () => {
       isExchanged = true;
