@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, test } from 'node:test';
+import { after, type TestContext, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
 import { setEnvironment } from '../../src/accounts/accounts.js';
@@ -25,7 +25,7 @@ import { earliestClock, expireRows, expireRowsIfDue } from '../../workers/retent
 import { createEnvironment, createTestAccount } from '../harness/accounts.js';
 import { administer, deleteNow, getToken } from '../harness/deletion.js';
 import { plainEnvironment } from '../harness/environment.js';
-import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
+import { isAccepted, paths, postInTime, untilStored } from '../harness/ingestion.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
@@ -102,6 +102,19 @@ async function storeAt(ms: number, table: Table, rows: readonly Row[]): Promise<
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0, log_comment: 'store asked by a test' },
   });
+}
+
+/** Freezes the worker until the test ends, at a moment when no round of it holds the lock. */
+async function freezeWorker(t: TestContext) {
+  const [worker] = sluice.workers;
+  t.after(() => worker?.sigcont());
+  await until(async () => {
+    worker?.sigstop();
+    const isFree = (await redis.exists(registryKeys.maintenanceLock)) === 0;
+    if (!isFree) worker?.sigcont();
+    return isFree;
+  }, 'the worker is frozen between two rounds');
+  return worker;
 }
 
 async function storedRows(): Promise<string[]> {
@@ -288,7 +301,7 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   assert.ok(said.some(({ partition }) => partition !== undefined));
   assert.ok(!lines.join().includes('ada'));
   // Records that are accepted now are stored as usual.
-  const answer = await post(sluice.baseUrl, paths.track, {
+  const answer = await postInTime(sluice.baseUrl, paths.track, {
     app_id: retained,
     event: 'next',
     identity: 'ada',
@@ -344,15 +357,18 @@ test('a run that is killed at any step, again and again, is retried, deletes the
   assert.equal(kept?.keys, '4', 'the keys of two events, a property and an identification');
 });
 
-test('retention waits for records that are accepted but not stored, since their user may have come back', async () => {
+test('retention waits for records that are accepted but not stored, since their user may have come back', async (t) => {
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();
   const old = { app_id: retained, identity: 'ada', user_id: null, name: 'plan' };
   await storeAt(nowMs - 50 * dayMs, 'stored_user_properties', [old]);
-  const worker = sluice.workers[0];
-  worker?.sigstop();
-  const sent = await post(sluice.baseUrl, paths.track, { app_id: retained, event: 'back', identity: 'ada' });
+  const worker = await freezeWorker(t);
+  const sent = await postInTime(sluice.baseUrl, paths.track, {
+    app_id: retained,
+    event: 'back',
+    identity: 'ada',
+  });
   assert.ok(isAccepted(sent), sent.text);
   const done = expireRows(context, nowMs);
   const first = await Promise.race([done, new Promise((settle) => setTimeout(settle, 1_500, 'waits'))]);
@@ -399,7 +415,7 @@ async function storeIdentified(nowMs: number, app_id: string): Promise<void> {
 }
 
 async function sendBack(app_id: string): Promise<void> {
-  const sent = await post(sluice.baseUrl, paths.track, { app_id, event: 'back', user_id: '7' });
+  const sent = await postInTime(sluice.baseUrl, paths.track, { app_id, event: 'back', user_id: '7' });
   assert.ok(isAccepted(sent), sent.text);
 }
 
@@ -439,11 +455,11 @@ test(`records of users who come back while identifications are removed are kept,
   const client = clientBefore(removal, async () => {
     await sendBack(retained);
     const again = { app_id: retained, user_id: '9', identity: 'eve' };
-    const sent = await post(sluice.baseUrl, paths.identify, again);
+    const sent = await postInTime(sluice.baseUrl, paths.identify, again);
     assert.ok(isAccepted(sent), sent.text);
     await untilStored(sluice);
   });
-  assert.equal(await expireRows({ ...context, clickhouse: client }, nowMs), 'done');
+  await expire(nowMs, { ...context, clickhouse: client });
   const kept = [`e ${retained} back`, `i ${retained} 9 eve`];
   assert.deepEqual(await storedRows(), kept);
   assert.deepEqual(await scratchTables(), []);
@@ -496,9 +512,7 @@ test('an account with pending deletions keeps the rows by which their users are 
   await storeAt(nowMs - 50 * dayMs, 'stored_events', ofBoth(bob));
   const kept = [`i ${its} 7 bob`, `p ${its} old`];
   // No round takes this request.
-  const [worker] = sluice.workers;
-  t.after(() => worker?.sigcont());
-  worker?.sigstop();
+  await freezeWorker(t);
   const member = `${account.accountId} none`;
   await addPending(redis, [member]);
   // A certificate must not claim rows for the request that retention has deleted.
@@ -552,13 +566,14 @@ test('logs what it has deleted table by table, even if a later table fails', asy
   const client = clientBefore(['ALTER TABLE stored_user_properties DROP PARTITION'], async () => {
     throw new Error('ClickHouse has gone');
   });
-  await assert.rejects(expireRows({ ...context, clickhouse: client }, nowMs), /has gone/);
+  await assert.rejects(expire(nowMs, { ...context, clickhouse: client }), /has gone/);
   const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   const counts = said.filter(({ rows }) => rows !== undefined).map(({ table, rows }) => [table, rows]);
   assert.deepEqual(counts, [['stored_events', 2]]);
 });
 
-test('does not begin beside a round of deletions, and gives way to one that begins', async () => {
+test('does not begin beside a round of deletions, and gives way to one that begins', async (t) => {
+  await freezeWorker(t);
   await emptyTables();
   const [retained] = appIds;
   const nowMs = Date.now();
@@ -595,9 +610,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
 
 test('a worker checks a few times a day, by the slower of two clocks', async (t) => {
   // Once a minute the deployment's own worker looks too, and would take the turn.
-  const [worker] = sluice.workers;
-  t.after(() => worker?.sigcont());
-  worker?.sigstop();
+  await freezeWorker(t);
   await emptyTables();
   const [retained] = appIds;
   const old = () =>
