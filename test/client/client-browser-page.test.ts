@@ -180,9 +180,10 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       ['/secret?token=1', 'Secret'],
       ['/orders/2', 'Second'],
     ]) {
-      await page.evaluate(`history.pushState(null, '', '${path}')`);
-      await page.evaluate(`new Promise((settle) => setTimeout(settle, 10))`);
-      await page.evaluate(`document.title = '${title}'`);
+      await page.evaluate(`new Promise((settle) => {
+        history.pushState(null, '', '${path}');
+        setTimeout(() => settle((document.title = '${title}')), 10);
+      })`);
     }
     await rig.stored(appId, 4);
     await page.evaluate(`change({ consents: false })`);

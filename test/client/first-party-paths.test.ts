@@ -73,6 +73,7 @@ describe('paths of the site’s own', () => {
       site.stop();
     });
     const page = await browser.newPage();
+    page.setDefaultTimeout(60_000);
     const asked: string[] = [];
     page.on('request', (sent) => asked.push(new URL(sent.url()).pathname));
     await page.goto(site.url);

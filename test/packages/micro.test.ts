@@ -295,6 +295,7 @@ describe('sluice-micro', () => {
       site.stop();
     });
     const page = await browser.newPage();
+    page.setDefaultTimeout(60_000);
     await page.goto(site.url);
     await until(async () => (await events()).length === 2, 'the page view and the event came');
     assert.deepEqual((await events()).map((one) => one.event).sort(), ['Opened', 'Page View']);

@@ -352,6 +352,7 @@ createRoot(document.getElementById('root')).render(createElement(SluiceProvider,
       stop();
     });
     const page = await browser.newPage();
+    page.setDefaultTimeout(60_000);
     await page.goto(url);
     await until(() => events.length >= 2, 'the events arrived');
     assert.deepEqual(events.sort(), ['Page View', 'Shown']);

@@ -212,6 +212,7 @@ describe('@segment/analytics-next in Chromium', { skip: withoutBrowser() }, () =
       ]) {
         const appId = newAppId();
         const page = await (await browser.newContext()).newPage();
+        page.setDefaultTimeout(60_000);
         // On a machine without a network a browser says that it is offline, and then the library sends nothing.
         await page.addInitScript(`Object.defineProperty(navigator, 'onLine', { get: () => true })`);
         const failures: string[] = [];

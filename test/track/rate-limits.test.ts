@@ -16,6 +16,7 @@ import {
   readUsers,
   untilStored,
 } from '../harness/ingestion.js';
+import { until } from '../harness/wait.js';
 import { sharedSluice } from '../support/sluice.js';
 
 const windowMs = 30_000;
@@ -144,21 +145,30 @@ async function wait(ms: number): Promise<void> {
   }
 }
 
+/** Settles with what a user's requests were answered if all were within one window; a machine that is too slow tries with another user. */
+async function burst(send: (identity: string, n: number) => Promise<Answer>) {
+  let tries = 0;
+  return until(async () => {
+    tries += 1;
+    const [identity, began] = [`burst ${tries}`, performance.now()];
+    const answers = await Promise.all(repeat(200, (n) => send(identity, n)));
+    return performance.now() - began < windowMs && { identity, answers };
+  }, 'all requests are within one window');
+}
+
 // Several run at the same time, each with its own users or environment. Not all do, since a small machine could not commit all their
 // bursts in time.
 describe('limits', { concurrency: 4 }, () => {
   test('accepts exactly 30 of 200 parallel requests of an identity over two processes', async () => {
-    const answers = await Promise.all(repeat(200, () => track(contract, { identity: 'burst' })));
-
+    const { identity, answers } = await burst((identity) => track(contract, { identity }));
     assert.equal(countAccepted(answers), 30);
     for (const answer of answers.filter(({ status }) => status === 429))
       assertLimited(answer, 'track', 30, 30);
-    assert.equal(await countEvents(contract, `identity = 'burst'`), 30);
+    assert.equal(await countEvents(contract, `identity = '${identity}'`), 30);
   });
 
   test('accepts exactly 30 of 200 parallel requests that add properties to a user', async () => {
-    const answers = await Promise.all(repeat(200, (n) => addProperties(contract, 'adder', `${n}`)));
-
+    const { identity, answers } = await burst((identity, n) => addProperties(contract, identity, `${n}`));
     const accepted = answers.flatMap((answer, n) => (isAccepted(answer) ? [`${n}`] : []));
     assert.equal(accepted.length, 30);
     for (const answer of answers.filter(({ status }) => status === 429)) {
@@ -166,7 +176,7 @@ describe('limits', { concurrency: 4 }, () => {
     }
     await untilStored(sluice);
     const stored = await sluice.rows<{ a: string }>(
-      `SELECT properties['a'] AS a FROM user_properties WHERE app_id = '${contract}' AND identity = 'adder'`,
+      `SELECT properties['a'] AS a FROM user_properties WHERE app_id = '${contract}' AND identity = '${identity}'`,
     );
     assert.deepEqual(stored.map(({ a }) => a).sort(), accepted.sort());
   });
