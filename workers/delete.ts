@@ -12,6 +12,7 @@ import { endLong } from '../src/clickhouse/long-statement.js';
 import { MutationFailed } from '../src/clickhouse/mutate.js';
 import { serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
+import { StateNotLoaded } from '../src/contract/errors.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
@@ -33,21 +34,17 @@ import { copyChanges, kindsOfCopies } from '../src/registry/outbox.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { succeeds, untilTrue } from '../src/wait.js';
-import {
-  eraseInPasses,
-  interruptPass,
-  isErasureDue,
-  isPassRunning,
-  mayEraseAtOnce,
-  resumeAfterCrash,
-} from './erase.js';
+import { eraseInPasses, interruptPass, isErasureDue, isPassRunning, mayEraseAtOnce } from './erase.js';
 import { countReached, verify } from './round/count.js';
 import { complete, finish, markHidden } from './round/finish.js';
 import { removeFrom } from './round/remove.js';
 import { resolve } from './round/resolve.js';
 import {
   assertRoomEverywhere,
+  clearServers,
   dropTablesEverywhere,
+  environmentsOf,
+  type LockedOptions,
   markStarted,
   type Round,
   type RoundOptions,
@@ -95,12 +92,18 @@ async function deleteInTurn(options: RoundOptions): Promise<number> {
     const turn = turnOf(redis, ids.length > 0 ? 'deletionRound' : 'erasureTurn');
     if (ids.length === 0 && ((await isTurnTaken(...turn)) || !(await isErasureDue(options)))) return 0;
     if (!(await takeTurn(...turn))) return 0;
-    const done = await withMaintenanceLock(options.redis, 'round', async () => {
-      await assertCurrent(options.redis, options.clickhouse);
-      await resumeAfterCrash(options);
-      return deleteAndErase(options, chosen);
+    const done = await withMaintenanceLock(redis, 'round', async ({ isHeld }) => {
+      await assertCurrent(redis, options.clickhouse);
+      return deleteAndErase({ ...options, isHeld }, chosen).catch(async (error: unknown) => {
+        // An emptied Redis has lost the lock too.
+        if (error instanceof StateNotLoaded || (await isHeld())) throw error;
+        // Another worker has dropped the round's tables, and continues with its requests.
+        return 0;
+      });
     });
-    return done === 'locked' ? 0 : done;
+    if (done !== 'locked') return done;
+    if ((await redis.exists(registryKeys.restoringBackup)) === 1) options.onRestoreAwaited?.();
+    return 0;
   } catch (error) {
     // Another worker has continued with its requests.
     if (isConcurrentUpdate(error)) return 0;
@@ -110,7 +113,7 @@ async function deleteInTurn(options: RoundOptions): Promise<number> {
 }
 
 async function deleteAndErase(
-  options: RoundOptions,
+  options: LockedOptions,
   { requests, refusedBefore, environments }: ChosenRequests,
 ): Promise<number> {
   let completed = 0;
@@ -134,7 +137,7 @@ async function deleteAndErase(
  * everybody. Settles with the accounts refused alone, after all groups or when `work` says that it is over.
  */
 async function tryApart(
-  options: RoundOptions,
+  options: LockedOptions,
   requests: readonly DeletionRequest[],
   refusedMax: number,
   work: (requests: readonly DeletionRequest[]) => Promise<'over' | undefined>,
@@ -145,7 +148,8 @@ async function tryApart(
     try {
       if ((await work(group)) === 'over') break;
     } catch (error) {
-      if (!isRefusal(error)) throw error;
+      // The tables of a round that was overtaken are gone, which is no refusal.
+      if (!isRefusal(error) || !(await options.isHeld())) throw error;
       logFailure(options, group.length, error);
       const accounts = rotatedAtRandom([...new Set(group.map(({ account_id }) => account_id))]);
       if (accounts.length === 1) {
@@ -215,18 +219,18 @@ async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promi
 }
 
 async function deleteTogether(
-  options: RoundOptions,
+  options: LockedOptions,
   requests: readonly DeletionRequest[],
   environments: readonly Environment[],
 ): Promise<number> {
   const { clickhouse, log } = options;
   const { stepMs, endStep } = startSteps();
-  await dropTablesEverywhere(clickhouse);
+  const unverified = requests.filter((request) => request.verified_at === undefined);
+  await clearServers(options, environmentsOf(unverified, environments));
 
   // For requests that were verified before a crash only the targets remain to be removed.
   const verified = requests.filter((request) => request.verified_at !== undefined);
   await finish(options, verified);
-  const unverified = requests.filter((request) => request.verified_at === undefined);
   if (unverified.length === 0) return verified.length;
   await assertRoomEverywhere(clickhouse);
   const begun = await markStarted(options, unverified);
@@ -248,7 +252,11 @@ async function deleteTogether(
   await endExportsOf(options.redis, clickhouse, removing);
   options.crash('exports_ended');
 
-  if ([...round.reached.values()].some((appIds) => appIds.length > 0)) await interruptPass(options);
+  if ([...round.reached.values()].some((appIds) => appIds.length > 0))
+    await interruptPass(
+      options,
+      round.parts.all.map(({ client }) => client),
+    );
   for (const table of userTables) {
     await removeFrom(options, round, table);
     endStep(table);
@@ -286,7 +294,7 @@ function startSteps() {
 }
 
 /** Erases in passes what rounds have masked, and completes the requests that have nothing left on any disk. */
-async function eraseMasked(options: RoundOptions): Promise<number> {
+async function eraseMasked(options: LockedOptions): Promise<number> {
   const { redis, clickhouse } = options;
   if (!(await isErasureDue(options))) return 0;
   await assertRoomEverywhere(clickhouse);
@@ -311,8 +319,8 @@ const refusedCountsMax = 5;
  * Completes the requests whose rows are erased, and settles with their number. A count makes way at once for users who wait to be hidden, and
  * a later round continues with it. Then it is late, and does not make way again before it has ended.
  */
-async function completeErased(options: RoundOptions): Promise<number> {
-  const { redis, clickhouse } = options;
+async function completeErased(options: LockedOptions): Promise<number> {
+  const { redis } = options;
   const wasLate = (await redis.get(registryKeys.erasurePass)) === 'late';
   const makesWay = async () => !wasLate && (await isRoundDue(options));
   const seen = new Set<string>();
@@ -327,13 +335,13 @@ async function completeErased(options: RoundOptions): Promise<number> {
     );
     if (waitsForServers) options.onServersAwaited?.();
     if (requests.length === 0) {
-      await dropTablesEverywhere(clickhouse);
+      await dropTablesEverywhere(options);
       break;
     }
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
     const refused = await tryApart(options, requests, refusedCountsMax, async (group) => {
       const counted = await unlessOver(options, makesWay, async () => {
-        await dropTablesEverywhere(clickhouse);
+        await clearServers(options, environmentsOf(group, environments));
         const round = await resolve(options, group, environments);
         return { round, onDisk: await verify(options, round) };
       });

@@ -7,9 +7,12 @@ import { runDeletionRound } from './delete.js';
 import { deletionJobOptions, deletionQueueName, serveQueue, serversAwaitedMs } from './queues.js';
 import type { RoundOptions } from './round/round.js';
 
+/** An interrupted restore keeps rounds from beginning until somebody continues it. */
+const restoreSaidEveryMs = 60_000;
+
 /** Starts to run rounds of deletions. `onCallbacksDue` gets the completed requests whose accounts want to be called. */
 export function serveDeletions(context: WorkerContext, onCallbacksDue: RoundOptions['onCallbacksDue']) {
-  const { redis, config } = context;
+  const { redis, config, log } = context;
   let pending = 0;
   let roundAddedAtMs = 0;
   let hiddenCheckedAtMs = 0;
@@ -19,7 +22,16 @@ export function serveDeletions(context: WorkerContext, onCallbacksDue: RoundOpti
   const onServersAwaited = () => {
     restsUntilMs = performance.now() + serversAwaitedMs;
   };
-  const options = { ...context, erasure: config.erasure, refused, onServersAwaited, onCallbacksDue };
+  let restoreSaidAtMs = Number.NEGATIVE_INFINITY;
+  const onRestoreAwaited = () => {
+    if (performance.now() < restoreSaidAtMs + restoreSaidEveryMs) return;
+    restoreSaidAtMs = performance.now();
+    log.warn(
+      'deletions wait while a backup is being restored; if its restore was interrupted, "npm run admin -- backup restore NAME --yes" continues it',
+    );
+  };
+  const awaited = { onServersAwaited, onRestoreAwaited };
+  const options = { ...context, ...awaited, erasure: config.erasure, refused, onCallbacksDue };
   const round = () => runDeletionRound(options);
   const { queue, ...served } = serveQueue(context, deletionQueueName, 'registry', round, { concurrency: 1 });
   return {

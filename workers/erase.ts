@@ -13,7 +13,6 @@ import {
   readMaskedBytes,
   readRewrittenBytes,
   readStoredBytes,
-  resumeMerges,
 } from '../src/clickhouse/masks.js';
 import { reachableClients } from '../src/clickhouse/servers.js';
 import type { Config } from '../src/config.js';
@@ -34,7 +33,6 @@ export type ErasureOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'crash
 export async function isErasureDue(options: ErasureOptions): Promise<boolean> {
   const { redis, clickhouse } = options;
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return true;
-  if ((await clientsWithoutMerges(options)).length > 0) return true;
   if ((await readMaskedEverywhere(clickhouse)) === 0)
     return (await redis.zcard(registryKeys.hiddenDeletions)) > 0;
   return mayBegin(options);
@@ -63,19 +61,22 @@ export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boole
   return running.includes(true);
 }
 
-/** Stops a running pass that would delay the hiding of users, unless it is small or requests have waited for it too long. */
-export async function interruptPass(options: ErasureOptions): Promise<void> {
-  const { redis, clickhouse, erasure, crash, log } = options;
+/**
+ * Stops a running pass on servers where it would delay the hiding of users, unless it is small there or requests have waited for it too
+ * long.
+ */
+export async function interruptPass(
+  options: ErasureOptions,
+  clients: readonly ClickHouseClient[],
+): Promise<void> {
+  const { redis, erasure, crash, log } = options;
   // Without this key, the rows of a moved shard are being erased. That is not interrupted.
   if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
-  const bytes = await readMaskedEverywhere(clickhouse);
+  const bytes = await readMasked(clients);
   if (bytes <= erasure.atOnceBytesMax) return;
-  for (const [server, client] of await reachableClients(clickhouse)) {
-    await redis.sadd(registryKeys.mergesStopped, server);
+  for (const client of clients)
     if (await endErasing(client, userTables, crash))
       log.info({ bytes }, 'a pass was interrupted so that users can be hidden sooner');
-    await redis.srem(registryKeys.mergesStopped, server);
-  }
 }
 
 /** Whether a round may erase rows of small tables at once. Their erasing has a budget, unless other tables are large. */
@@ -96,23 +97,6 @@ export async function chargeForRows(
   // Passes over large tables must not wait for this.
   if (await areTablesSmall(options))
     await charge(options, await readRewrittenBytes(client, table, condition));
-}
-
-/**
- * Resumes the merges that a killed process had stopped. Each round calls it, since without merges nothing can be masked. The merges of a
- * server that is away are resumed when it is back.
- */
-export async function resumeAfterCrash(options: ErasureOptions): Promise<void> {
-  for (const [server, client] of await clientsWithoutMerges(options)) {
-    await resumeMerges(client, userTables);
-    await options.redis.srem(registryKeys.mergesStopped, server);
-  }
-}
-
-async function clientsWithoutMerges({ redis, clickhouse }: ErasureOptions) {
-  const stopped = new Set(await redis.smembers(registryKeys.mergesStopped));
-  if (stopped.size === 0) return [];
-  return (await reachableClients(clickhouse)).filter(([server]) => stopped.has(String(server)));
 }
 
 async function mayBegin(options: ErasureOptions): Promise<boolean> {
@@ -179,7 +163,10 @@ function idOf(request: DeletionRequest): string {
 }
 
 async function readMaskedEverywhere(clickhouse: ClickHouseClient): Promise<number> {
-  const clients = await reachableClients(clickhouse);
-  const bytes = await Promise.all(clients.map(([, client]) => readMaskedBytes(client, userTables)));
+  return readMasked((await reachableClients(clickhouse)).map(([, client]) => client));
+}
+
+async function readMasked(clients: readonly ClickHouseClient[]): Promise<number> {
+  const bytes = await Promise.all(clients.map((client) => readMaskedBytes(client, userTables)));
   return bytes.reduce((sum, each) => sum + each, 0);
 }

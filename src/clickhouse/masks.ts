@@ -96,7 +96,7 @@ export async function isErasing(client: ClickHouseClient): Promise<boolean> {
 /**
  * Stops erasing within about a second; settles with whether parts were being rewritten. All other parts keep their masks. Merges are
  * stopped meanwhile, since ClickHouse would otherwise finish the current part of a killed mutation. After a crash in between,
- * `resumeMerges` must be called.
+ * `resumeMerges` must be called before the next mutation.
  */
 export async function endErasing(
   client: ClickHouseClient,

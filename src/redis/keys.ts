@@ -154,8 +154,6 @@ export const registryKeys = {
   erasureRest: '{registry}:erasure_rest',
   /** Present from the beginning of a pass until the requests whose rows it has erased are complete; `late` once their count made way. */
   erasurePass: '{registry}:erasure_pass',
-  /** Set of the ClickHouse servers, by number, whose merges are stopped so that a pass ends sooner. */
-  mergesStopped: '{registry}:merges_stopped',
   /** Set of requests for which passes do not rest while they are hidden. */
   erasuresWanted: '{registry}:erasures_wanted',
   /** Present while the append-only file still holds deleted data. */

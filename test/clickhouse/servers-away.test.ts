@@ -7,32 +7,19 @@ import { after, test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { guardServers } from '../../src/clickhouse/right-servers.js';
 import { connectServers, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
-import { noCrash } from '../../src/crash-point.js';
-import { createLog } from '../../src/log.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { interruptPass, resumeAfterCrash } from '../../workers/erase.js';
-import { connectTestRedis } from '../harness/redis-client.js';
-import { startRedis } from '../harness/services.js';
 import { until, within } from '../harness/wait.js';
 
-/** A simulated ClickHouse, which hangs while `hangs` is set, and is gone while `isGone` is. `rewritten`: the parts that it reports. */
-async function startServer(number: number, rewritten = 0) {
-  const answer = `[\n{"number":${number},"deployment":"of the test","bytes":1,"parts":"${rewritten}"}\n]\n`;
+/** A simulated ClickHouse, which hangs while `hangs` is set. */
+async function startServer(number: number) {
+  const answer = `[\n{"number":${number},"deployment":"of the test"}\n]\n`;
   const state = {
     hangs: false,
     held: new Set<ServerResponse>(),
     compared: 0,
-    isGone: false,
-    got: (_statement: string): void => undefined,
   };
   const server = createServer(async (request, reply) => {
     let statement = '';
     for await (const chunk of request) statement += chunk;
-    if (state.isGone) {
-      request.socket.destroy();
-      return;
-    }
-    state.got(statement);
     if (statement.includes('FROM server_number')) state.compared += 1;
     if (!state.hangs || request.url === '/ping') {
       reply.end(answer);
@@ -72,40 +59,6 @@ test('a server that hangs is waited for once, and is there again when it answers
   for (const reply of other.held) reply.end(other.answer);
   await until(async () => (await there()).length === 2, 'the server is there again');
   await clickhouse.close();
-});
-
-test('merges that were stopped for a round continue when their server is back, though it went away meanwhile', async () => {
-  const store = await startRedis({ appendfsync: 'no' });
-  const redis = connectTestRedis(store.url);
-  const [primary, other] = [await startServer(0), await startServer(1, 1)];
-  const clickhouse = connectServers({ urls: [primary.url, other.url], database: 'sluice' });
-  after(async () => {
-    redis.disconnect();
-    await clickhouse.close();
-    await store.remove();
-  });
-  const options = {
-    redis,
-    clickhouse,
-    erasure: { atOnceBytesMax: 0, cpuShare: 1, withinMs: 86_400_000 },
-    crash: noCrash,
-    log: createLog('test', 'silent'),
-  };
-  await redis.set(registryKeys.erasurePass, '1');
-  const received: string[] = [];
-  other.got = (statement) => {
-    const [merges] = /^SYSTEM \w+ MERGES/.exec(statement) ?? [];
-    if (merges !== undefined) received.push(merges);
-    other.isGone = merges === 'SYSTEM STOP MERGES';
-  };
-  await assert.rejects(interruptPass(options));
-  await resumeAfterCrash(options);
-  assert.deepEqual(received, ['SYSTEM STOP MERGES']);
-
-  other.isGone = false;
-  await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, 'both are there');
-  await resumeAfterCrash(options);
-  assert.ok(received.includes('SYSTEM START MERGES'));
 });
 
 /** Two servers, and guarded connections to them; a statement waits this long for its server to be compared. */

@@ -84,12 +84,13 @@ test('a status shows what a pending request is doing or waiting for', async () =
     return status === 'complete';
   };
   await look();
-  // Mutations do not run until merges are started again, so that the state `deleting` can be seen.
-  await sluice.clickhouse.query(`SYSTEM STOP MERGES ${sluice.database}.stored_events`);
+  const killed = await sluice.addWorker({ CRASH_AT: 'before_mutation:1' });
+  await until(() => !killed.running, {
+    deadlineMs: 180_000,
+    what: 'a worker is killed before it deletes rows',
+  });
+  await look();
   worker.sigcont();
-  const isDeleting = async () => (await look()) || states.has('deleting');
-  await until(isDeleting, 'rows are being deleted');
-  await sluice.clickhouse.query(`SYSTEM START MERGES ${sluice.database}.stored_events`);
   await until(look, 'the deletion is complete');
   assert.ok(states.has('submitted') && states.has('deleting'), [...states].join());
   for (const state of states) {

@@ -3,15 +3,34 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { createScratch, dropScratch, scratchName } from '../../src/clickhouse/scratch.js';
+import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
 import { shardNumberSpacing } from '../../src/clickhouse/store.js';
+import { readConfig } from '../../src/config.js';
+import { noCrash } from '../../src/crash-point.js';
+import { createLog } from '../../src/log.js';
+import { namePrefix } from '../../src/privacy/deletion/round-tables.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys, shardOf } from '../../src/redis/keys.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { runDeletionRound } from '../../workers/delete.js';
 import { createTestAccount } from '../harness/accounts.js';
-import { getToken, hurryRounds, readStatus, submitAccepted, untilComplete } from '../harness/deletion.js';
+import { startClickHouseGate } from '../harness/clickhouse-gate.js';
+import {
+  getToken,
+  hurryRounds,
+  readStatus,
+  sendEvents,
+  submitAccepted,
+  submitNow,
+  untilComplete,
+  untilStored,
+} from '../harness/deletion.js';
 import { maskingEnvironment } from '../harness/environment.js';
 import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
-import { until } from '../harness/wait.js';
+import { until, within } from '../harness/wait.js';
 
 const shards = 2;
 let sluice: SluiceHandle;
@@ -146,3 +165,61 @@ test('rows of hidden users are counted nowhere, and stay hidden until they are e
   assert.equal(await maskedRows(), 0);
   await assertHidden();
 });
+
+/** What a worker that was killed may leave on a server. */
+const leftovers: Readonly<Record<string, (far: ClickHouseClient) => Promise<void>>> = {
+  'merges are stopped': async (far) => {
+    await far.command({ query: 'SYSTEM STOP MERGES stored_events' });
+  },
+  'a mutation waits for a table that is gone': async (far) => {
+    const keys = scratchName(far, `${namePrefix}dead_keys`);
+    await createScratch(far, keys, 'identity String');
+    await far.command({ query: 'SYSTEM STOP MERGES stored_events' });
+    await far.command({
+      query: `ALTER TABLE stored_events DELETE WHERE identity IN (SELECT identity FROM ${keys})`,
+      clickhouse_settings: { mutations_sync: '0' },
+    });
+    await dropScratch(far, [keys]);
+    await far.command({ query: 'SYSTEM START MERGES stored_events' });
+  },
+};
+
+for (const [what, leave] of Object.entries(leftovers))
+  test(`a deletion is complete within a minute though ${what} on a server that seemed to be away for a moment`, async () => {
+    const [near, far] = sluice.clickhouses;
+    assert.ok(near && far);
+    const [, appId = ''] = appIds;
+    await sendEvents(sluice, appId, 'go', [{ identity: what }]);
+    await untilStored(sluice);
+    const [worker] = sluice.workers;
+    worker?.sigstop();
+    const gate = await startClickHouseGate(far.testerUrl);
+    const clickhouse = connectServers({ urls: [near.testerUrl, gate.url], database: sluice.database });
+    try {
+      await submitNow(sluice, token, [{ identity: what }]);
+      await withRedis(sluice, async (redis) => {
+        const { deployment } = await readRegistry(redis);
+        assert.ok(deployment);
+        const options = {
+          ...deployment,
+          redis,
+          clickhouse,
+          erasure: readConfig({}).erasure,
+          crash: noCrash,
+          log: createLog('test', 'silent'),
+        };
+        await leave(serversOf(clickhouse).all[1] as ClickHouseClient);
+        await redis.del(registryKeys.maintenanceLock);
+        // The round chooses its requests by the first look.
+        let looks = 0;
+        const isSecondLook = (sql: string) => sql.includes('FROM server_number') && ++looks === 2;
+        gate.refuse(({ sql }) => isSecondLook(sql), 241);
+        assert.equal(await within(runDeletionRound(options), 60_000), 1);
+        assert.equal(gate.faked.length, 1);
+      });
+    } finally {
+      worker?.sigcont();
+      await clickhouse.close();
+      await gate.close();
+    }
+  });

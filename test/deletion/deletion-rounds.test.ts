@@ -19,6 +19,7 @@ import { deletionRounds } from '../../src/tuning.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import { finish } from '../../workers/round/finish.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
   getToken,
   hurryRounds,
@@ -407,7 +408,7 @@ test('a worker that was paused while another one completed a request does not ch
       assert.ok(paused?.verified_at !== undefined && paused.status === 'pending');
       worker.sigcont();
       await untilComplete(sluice, token, requestId);
-      await finish({ ...options, crash: noCrash }, [paused]);
+      await finish({ ...options, crash: noCrash, isHeld: async () => true }, [paused]);
       await until(
         async () => (await redis.zcard(registryKeys.uncopied)) === 0,
         'ClickHouse has the second copies',
@@ -421,6 +422,79 @@ test('a worker that was paused while another one completed a request does not ch
   } finally {
     worker.sigcont();
     await clickhouse.close();
+  }
+});
+
+test('a round that another worker has overtaken refuses nobody, and leaves the tables of the other one alone', async () => {
+  const other = await createTestAccount(sluice, 'overtaken', ['Main Production']);
+  const tokenOfOther = await getToken(sluice, other);
+  for (const appId of [main, ...other.appIds])
+    await sendEvents(sluice, appId, 'go', [{ identity: 'overtaken' }]);
+  await untilStored(sluice);
+  const ownGate = await startClickHouseGate(clickhouse.testerUrl);
+  const client = connectClickHouse({ url: ownGate.url, database: sluice.database });
+  const isMutation = ({ sql }: { readonly sql: string }) =>
+    sql.startsWith('ALTER TABLE stored_events DELETE');
+  worker.sigstop();
+  try {
+    const own = await submitAccepted(sluice, token, [{ identity: 'overtaken' }]);
+    const beside = await submitAccepted(sluice, tokenOfOther, [{ identity: 'overtaken' }]);
+    await withRedis(sluice, async (redis) => {
+      const { deployment } = await readRegistry(redis);
+      assert.ok(deployment);
+      const { erasure } = readConfig({});
+      const log = createLog('test', 'silent');
+      const refused = new Set<string>();
+      const options = { ...deployment, redis, clickhouse: client, erasure, crash: noCrash, log, refused };
+      ownGate.hold(({ sql }) => /^INSERT INTO \S+deletion_round_\w+_rows/.test(sql));
+      await redis.del(registryKeys.deletionRound);
+      const overtaken = runDeletionRound(options);
+      await until(() => ownGate.held.length > 0, 'a round lists the rows that it is about to delete');
+      gate.hold(isMutation);
+      await redis.del(registryKeys.deletionRound);
+      worker.sigcont();
+      await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'another one is too' });
+      const definitions: string[] = [];
+      ownGate.refuse(({ sql }) => {
+        if (/^(CREATE|DROP|KILL) /.test(sql)) definitions.push(sql);
+        return false;
+      }, 0);
+      ownGate.release();
+      assert.equal(await overtaken, 0);
+      assert.deepEqual([definitions, [...refused]], [[], []]);
+    });
+    for (const id of [own, beside]) assert.equal((await showDeletion(sluice, id)).state, 'deleting');
+    gate.pass();
+    await untilComplete(sluice, token, own);
+    await untilComplete(sluice, tokenOfOther, beside);
+  } finally {
+    gate.pass();
+    worker.sigcont();
+    await client.close();
+    await ownGate.close();
+  }
+});
+
+test('a worker says once what to do while the restore of a backup keeps deletions from beginning', async () => {
+  worker.sigstop();
+  const waiting = await sluice.addWorker();
+  const said = () => waiting.output().match(/npm run admin -- backup restore NAME --yes/g)?.length ?? 0;
+  try {
+    await withoutRounds(sluice, async () => {
+      await submitAccepted(sluice, token, [{ identity: 'waits for a restore' }]);
+      await withRedis(sluice, async (redis) => {
+        for (const _ of [1, 2, 3]) {
+          await redis.del(registryKeys.deletionRound);
+          const isTurnTaken = async () => (await redis.exists(registryKeys.deletionRound)) === 1;
+          await until(isTurnTaken, { deadlineMs: 60_000, what: 'a round is to begin' });
+        }
+      });
+      await until(() => said() > 0, 'the worker says it');
+    });
+    assert.equal(said(), 1);
+  } finally {
+    await waiting.stop();
+    worker.sigcont();
   }
 });
 

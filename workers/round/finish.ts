@@ -14,22 +14,22 @@ import { readLoadedRegistry } from '../../src/registry/registry.js';
 import { assertCurrent } from '../../src/registry/witness.js';
 import { deletionRounds } from '../../src/tuning.js';
 import { recordUrgent } from '../erase.js';
-import { dropTablesEverywhere, type Resolved, type RoundOptions, update } from './round.js';
+import { dropTablesEverywhere, type LockedOptions, type Resolved, update } from './round.js';
 
 /** Ends a round for the requests that still have masked rows on disk. */
-export async function markHidden(options: RoundOptions, round: Resolved): Promise<void> {
+export async function markHidden(options: LockedOptions, round: Resolved): Promise<void> {
   const requests = [...round.requests.values()];
   if (requests.length === 0) return;
   await recordUrgent(options.redis, requests);
   // Before they are hidden: the next round may be hours away, and the tables name users.
-  await dropTablesEverywhere(options.clickhouse);
+  await dropTablesEverywhere(options);
   const now = new Date().toISOString();
   await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
   options.crash('hidden');
 }
 
 /** Ends a round for the requests that have nothing left. Settles with their number. */
-export async function complete(options: RoundOptions, round: Resolved): Promise<number> {
+export async function complete(options: LockedOptions, round: Resolved): Promise<number> {
   if (round.requests.size === 0) return 0;
   const verified_at = new Date().toISOString();
   const backups_end_at = (await readBackups(options.redis))
@@ -50,7 +50,7 @@ export async function complete(options: RoundOptions, round: Resolved): Promise<
 }
 
 /** Finishes verified requests: removes their targets and empties Redis's slow logs, then marks the requests complete. */
-export async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
+export async function finish(options: LockedOptions, requests: readonly DeletionRequest[]): Promise<void> {
   const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
   // Before the targets are removed: if Redis is emptied now, the restored state must say that they are no longer needed.
@@ -58,7 +58,7 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
   await purgeTargets(clickhouse, ids);
-  await dropTablesEverywhere(clickhouse);
+  await dropTablesEverywhere(options);
   await emptySlowLogs(mastersOf(redis), log);
   crash('targets_purged');
   // ClickHouse may have been set back to an older copy since the tables were counted.

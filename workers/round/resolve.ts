@@ -14,7 +14,7 @@ import { countNamed } from '../../src/privacy/deletion/round-tables.js';
 import { endRuns } from '../../src/privacy/retention/expired-rows.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { Environment } from '../../src/registry/documents.js';
-import type { Resolved, RoundOptions } from './round.js';
+import { environmentsOf, type Resolved, type RoundOptions } from './round.js';
 
 /**
  * Creates the tables of the round and finds the users of its requests. Leaves out requests whose targets ClickHouse lacks, and requests
@@ -27,13 +27,12 @@ export async function resolve(
 ): Promise<Resolved> {
   const { redis, clickhouse, shards } = options;
   const accounts = unverified.map(({ account_id }) => account_id);
-  const ofRound = new Set(accounts);
   const parts = await createParts(
     clickhouse,
     randomBytes(6).toString('hex'),
     shards,
     unverified,
-    environments.filter(({ account_id }) => ofRound.has(account_id)),
+    environmentsOf(unverified, environments),
   );
   // A retention run that this round took over from must not remove identifications from now on: they merge users.
   for (const part of parts.all) await endRuns(part.client);

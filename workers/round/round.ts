@@ -2,11 +2,15 @@
 
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { assertRoom } from '../../src/clickhouse/definitions.js';
+import { resumeMerges } from '../../src/clickhouse/masks.js';
 import { reachableClients, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { type DeletionRequest, updateDeletions } from '../../src/privacy/deletion/request.js';
 import type { RoundParts } from '../../src/privacy/deletion/round-parts.js';
 import { dropMutating, namePrefix } from '../../src/privacy/deletion/round-tables.js';
-import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
+import { type UserTable, userTables } from '../../src/privacy/deletion/user-tables.js';
+import type { Lease } from '../../src/redis/lease.js';
+import type { Environment } from '../../src/registry/documents.js';
+import { byServer } from '../../src/registry/shard-servers.js';
 import { deletionRounds } from '../../src/tuning.js';
 import type { WorkerContext } from '../context.js';
 import type { ErasureOptions } from '../erase.js';
@@ -17,8 +21,13 @@ export type RoundOptions = ErasureOptions &
     readonly refused?: Set<string>;
     /** Called when all requests wait for ClickHouse servers, so that the next check need not be soon. */
     readonly onServersAwaited?: () => void;
+    /** Called when no round may begin, because the restore of a backup is running or was interrupted. */
+    readonly onRestoreAwaited?: () => void;
     readonly onCallbacksDue?: (requestIds: readonly string[]) => Promise<void>;
   };
+
+/** For work with the tables of rounds. Another worker may take the maintenance lock over, and drops them then. */
+export type LockedOptions = RoundOptions & Pick<Lease, 'isHeld'>;
 
 /** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
 export type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };
@@ -70,12 +79,45 @@ export async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promis
     await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
 }
 
-/** Drops the tables of all rounds. They are in memory, so an unreachable server has lost them by its return, or a later round drops them. */
-export async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promise<void> {
+/** The environments of the accounts whose requests these are. */
+export function environmentsOf(
+  requests: readonly DeletionRequest[],
+  environments: readonly Environment[],
+): Environment[] {
+  const accounts = new Set(requests.map(({ account_id }) => account_id));
+  return environments.filter(({ account_id }) => accounts.has(account_id));
+}
+
+/**
+ * Ends on all servers what earlier rounds have left, for a round of these environments: tables, mutations, and stopped merges, without which
+ * no mutation runs. A killed round has stopped merges on its own servers alone, and its requests are taken up by a round on the same ones.
+ */
+export async function clearServers(
+  options: LockedOptions,
+  environments: readonly Environment[],
+): Promise<void> {
+  const { clickhouse } = options;
+  const divided = byServer(
+    clickhouse,
+    environments.map(({ app_id }) => app_id),
+  );
+  const used = new Set([clickhouse, ...divided.map(([client]) => client)]);
+  await dropTablesEverywhere(options, used);
+  for (const client of used) await resumeMerges(client, userTables);
+}
+
+/**
+ * Drops the tables of all rounds. `used`: servers that must answer, and are asked even if they seem to be unreachable, since a busy one may
+ * seem so for a moment. The tables are in memory, so any other unreachable server has lost them by its return, or a later round drops them.
+ */
+export async function dropTablesEverywhere(
+  { clickhouse, isHeld }: LockedOptions,
+  used: ReadonlySet<ClickHouseClient> = new Set([clickhouse]),
+): Promise<void> {
+  // The tables would be those of the round that has taken over.
+  if (!(await isHeld())) throw new Error('another worker has taken over the round');
   const servers = serversOf(clickhouse);
   const reachable = await reachableServers(servers);
-  for (const [number, client] of servers.all.entries()) {
-    // The primary server must answer, so it is asked even if it seems to be unreachable.
-    if (number === 0 || reachable.has(number)) await dropMutating(client, namePrefix);
-  }
+  for (const [number, client] of servers.all.entries())
+    if (used.has(client) || reachable.has(number)) await dropMutating(client, namePrefix);
 }
