@@ -333,8 +333,12 @@ describe('limits', { concurrency: 4 }, () => {
   });
 
   test('accepts 15,000 events per minute of an environment over two processes, of any users', async () => {
-    const answers = await Promise.all(repeat(18, (n) => trackAll(full, ofEach(`full-${n}`, 1000))));
-
+    const answers: Answer[] = [];
+    // One for each process at a time, since a busy machine could not commit all of them in time.
+    for (const pair of repeat(9, String))
+      answers.push(
+        ...(await Promise.all(repeat(2, (n) => trackAll(full, ofEach(`full-${pair}-${n}`, 1000))))),
+      );
     assert.equal(countAccepted(answers), 15);
     for (const answer of answers.filter(({ status }) => status === 429)) {
       assertLimited(answer, 'bulk_app', 15_000, 60);
