@@ -167,6 +167,8 @@ export const erasures = {
   checkWhenIdleEveryMs: 60_000,
   /** How many bytes one core is assumed to rewrite in a millisecond. Measured: 71,000. */
   bytesPerMs: 50_000,
+  /** A pass gives way to users who are to be hidden this long after it last did, and later by the time that its largest part takes. */
+  givesWayEveryMs: 60_000,
   /**
    * CPU that erasing may use in advance where all tables are small. Fifteen rounds, a minute's worth, that each rewrite tables of 10 million
    * events count as four minutes of it.

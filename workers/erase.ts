@@ -10,6 +10,7 @@ import {
   beginErasing,
   endErasing,
   isErasing,
+  readLargestMasked,
   readMaskedBytes,
   readRewrittenBytes,
   readStoredBytes,
@@ -21,8 +22,10 @@ import { type DeletionRequest, readDeletions } from '../src/privacy/deletion/req
 import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
+import { takeTurn } from '../src/redis/lease.js';
 import { readTime } from '../src/registry/registry.js';
 import { erasures } from '../src/tuning.js';
+import { untilTrue } from '../src/wait.js';
 import type { WorkerContext } from './context.js';
 
 export type ErasureOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'crash' | 'log'> & {
@@ -55,15 +58,17 @@ export async function eraseInPasses(options: ErasureOptions): Promise<boolean> {
 
 /** Whether masked rows are being erased somewhere. Rejects with MutationFailed if that fails. */
 export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boolean> {
-  const running = await Promise.all(
-    (await reachableClients(clickhouse)).map(([, client]) => isErasing(client)),
-  );
-  return running.includes(true);
+  return isRunningOn((await reachableClients(clickhouse)).map(([, client]) => client));
+}
+
+async function isRunningOn(clients: readonly ClickHouseClient[]): Promise<boolean> {
+  return (await Promise.all(clients.map(isErasing))).includes(true);
 }
 
 /**
- * Stops a running pass on servers where it would delay the hiding of users, unless it is small there or requests have waited for it too
- * long.
+ * Stops a running pass on servers where it would delay the hiding of users, unless it is small there or a request has waited for it too
+ * long. Parts that it has rewritten stay erased; those under way are rewritten again. So after it gave way, a pass first gets the time for
+ * its largest part.
  */
 export async function interruptPass(
   options: ErasureOptions,
@@ -71,9 +76,16 @@ export async function interruptPass(
 ): Promise<void> {
   const { redis, erasure, crash, log } = options;
   // Without this key, the rows of a moved shard are being erased. That is not interrupted.
-  if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
+  if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isOverdue(options))) return;
   const bytes = await readMasked(clients);
   if (bytes <= erasure.atOnceBytesMax) return;
+  const largest = await Promise.all(clients.map((client) => readLargestMasked(client, userTables)));
+  const everyMs = erasures.givesWayEveryMs + Math.ceil(Math.max(...largest) / erasures.bytesPerMs);
+  // A pass that fails holds up nobody.
+  const isRunning = () => isRunningOn(clients).catch(() => false);
+  const mayEnd = async () =>
+    !(await isRunning()) || (await takeTurn(redis, registryKeys.erasureGaveWay, everyMs));
+  await untilTrue(mayEnd, { everyMs: 500, msMax: Number.POSITIVE_INFINITY });
   for (const client of clients)
     if (await endErasing(client, userTables, crash))
       log.info({ bytes }, 'a pass was interrupted so that users can be hidden sooner');
@@ -135,11 +147,17 @@ async function areTablesSmall({ clickhouse, erasure }: ErasureOptions): Promise<
   return bytes.every((each) => each <= erasure.atOnceBytesMax);
 }
 
-/** Whether a hidden request has waited as long as it may or must not wait at all, or the kept lists of users have grown too large. */
-async function isUrgent({ redis, erasure }: ErasureOptions): Promise<boolean> {
+/** Whether a hidden request has waited as long as it may. Then its pass is not interrupted, so each pass ends. */
+async function isOverdue({ redis, erasure }: ErasureOptions): Promise<boolean> {
   const [oldest, submittedMs] = await redis.zrange(registryKeys.hiddenDeletions, '0', '0', 'WITHSCORES');
-  if (oldest === undefined) return false;
-  if ((await readTime(redis)) - Number(submittedMs) >= erasure.withinMs) return true;
+  return oldest !== undefined && (await readTime(redis)) - Number(submittedMs) >= erasure.withinMs;
+}
+
+/** Whether a hidden request is overdue or must not wait at all, or the kept lists of users have grown too large. */
+async function isUrgent(options: ErasureOptions): Promise<boolean> {
+  const { redis } = options;
+  if ((await redis.zcard(registryKeys.hiddenDeletions)) === 0) return false;
+  if (await isOverdue(options)) return true;
   // Lists of users, which are kept until their rows are erased, would leave no room for those of other requests.
   if (Number(await redis.hget(registryKeys.deletionWeights, '')) >= erasures.listsWeightMax) return true;
   const ids = await redis.smembers(registryKeys.erasuresWanted);

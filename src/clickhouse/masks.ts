@@ -57,6 +57,11 @@ export function readMaskedBytes(
   return readPartBytes(client, tables, 'active AND has_lightweight_delete', settings);
 }
 
+/** The bytes of the largest part with masked rows. */
+export function readLargestMasked(client: ClickHouseClient, tables: readonly string[]): Promise<number> {
+  return readPartBytes(client, tables, 'active AND has_lightweight_delete', {}, 'max');
+}
+
 /** Erases all masked rows of these tables. Rejects with MutationFailed if some are left. */
 export async function eraseMasked(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
   for (const table of tables) {
@@ -152,9 +157,10 @@ async function readPartBytes(
   tables: readonly string[],
   condition: string,
   settings: object = {},
+  of: 'sum' | 'max' = 'sum',
 ): Promise<number> {
   const { bytes } = await readRow<{ bytes: number }>(client, {
-    query: `SELECT toFloat64(sum(bytes_on_disk)) AS bytes FROM system.parts
+    query: `SELECT toFloat64(${of}(bytes_on_disk)) AS bytes FROM system.parts
       WHERE database = currentDatabase() AND table IN {tables:Array(String)} AND ${condition}`,
     query_params: { tables },
     ...settings,

@@ -154,6 +154,8 @@ export const registryKeys = {
   erasureRest: '{registry}:erasure_rest',
   /** Present from the beginning of a pass until the requests whose rows it has erased are complete; `late` once their count made way. */
   erasurePass: '{registry}:erasure_pass',
+  /** Present after a pass has given way to users who were to be hidden, until it may give way again. */
+  erasureGaveWay: '{registry}:erasure_gave_way',
   /** Set of requests for which passes do not rest while they are hidden. */
   erasuresWanted: '{registry}:erasures_wanted',
   /** Present while the append-only file still holds deleted data. */
