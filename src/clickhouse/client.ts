@@ -1,6 +1,6 @@
 // The connection to ClickHouse, embedded or not, and the one place that classifies its faults.
 
-import { Agent } from 'node:http';
+import type { Agent } from 'node:http';
 import type { Config, TableKind } from '../config.js';
 import { waits } from '../contract/limits.js';
 import {
@@ -9,6 +9,7 @@ import {
   ClickHouseLogLevel,
   createClient,
 } from '../packages/clickhouse.js';
+import { createAgent } from './connections.js';
 import { setReplication, settingsFor } from './replication.js';
 
 export type { ClickHouseClient } from '../packages/clickhouse.js';
@@ -35,10 +36,14 @@ export function serversIn(config: Config) {
 export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient {
   const { tables = 'plain', cluster, database } = options;
   const replication = { tables, cluster, database };
-  const client = connect(options, options.requestMsMax ?? waits.clickhouseMsMax);
-  const patient = connect(options, timerMsMax);
+  const guard: Guard = {};
+  const newAgent = () =>
+    createAgent(options.url, (sole) => guard.check?.(() => connect(options, waits.clickhouseMsMax, sole, 0)));
+  const client = connect(options, options.requestMsMax ?? waits.clickhouseMsMax, newAgent());
+  const patient = connect(options, timerMsMax, newAgent());
   for (const each of [client, patient]) setReplication(each, replication);
   patients.set(client, patient);
+  guards.set(client, guard);
   const close = client.close.bind(client);
   client.close = async () => {
     await Promise.all([close(), patient.close()]);
@@ -56,18 +61,28 @@ export function patientOf(client: ClickHouseClient): ClickHouseClient {
 }
 
 /**
- * Calls `admit` before each statement of a connection and of its `patientOf`. If it rejects, the statement is not sent. `onFault` is
- * called when the connection fails.
+ * Checks a new connection before anything else is sent over it: rejects if it must not be used; undefined if it needs no check. `over`
+ * makes a client of this connection alone.
+ */
+export type CheckConnection = (over: () => ClickHouseClient) => Promise<unknown> | undefined;
+
+type Guard = { check?: CheckConnection };
+const guards = new WeakMap<ClickHouseClient, Guard>();
+
+/**
+ * Calls `admit` before each statement of a client and of its `patientOf`, and `check` for each of their connections. If one of them
+ * rejects, the statement is not sent.
  */
 export function guardStatements(
   client: ClickHouseClient,
   admit: () => Promise<void> | undefined,
-  onFault: () => void,
+  check: CheckConnection,
 ): void {
-  for (const each of new Set([client, patientOf(client)])) guard(each, admit, onFault);
+  for (const each of new Set([client, patientOf(client)])) guard(each, admit);
+  Object.assign(guards.get(client) ?? {}, { check });
 }
 
-function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined, onFault: () => void): void {
+function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined): void {
   const guarded =
     <Statement extends { readonly abort_signal?: AbortSignal }, Result>(
       send: (statement: Statement) => Promise<Result>,
@@ -75,12 +90,7 @@ function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined,
     async (statement: Statement): Promise<Result> => {
       const admission = admit();
       if (admission !== undefined) await untilAborted(admission, statement.abort_signal);
-      try {
-        return await send(statement);
-      } catch (error) {
-        if (!(error instanceof ClickHouseError)) onFault();
-        throw error;
-      }
+      return send(statement);
     };
   client.query = guarded(client.query.bind(client)) as ClickHouseClient['query'];
   client.insert = guarded(client.insert.bind(client)) as ClickHouseClient['insert'];
@@ -113,15 +123,21 @@ export function endingAfter(ms: number, settings: NonNullable<Insert['clickhouse
   };
 }
 
-function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseClient {
+/** `idleMs`: how long a connection may be idle; 0 leaves that to its agent. */
+function connect(
+  options: ClickHouseOptions,
+  requestMsMax: number,
+  agent: Agent,
+  // Below the shortest keep-alive of a server (3 s). Otherwise a request may meet a socket that has just closed.
+  idleMs = 2_000,
+): ClickHouseClient {
   return createClient({
     url: options.url,
     database: options.database,
     application: 'sluice',
     request_timeout: requestMsMax,
-    max_open_connections: 16,
-    // Below the shortest keep-alive of a server (3 s). Otherwise a request may meet a socket that has just closed.
-    keep_alive: { enabled: true, idle_socket_ttl: 2_000 },
+    keep_alive: { enabled: true, idle_socket_ttl: idleMs },
+    http_agent: agent,
     // On one machine CPU is scarcer than the bandwidth of the loopback.
     compression: { request: false, response: false },
     clickhouse_settings: {
@@ -137,9 +153,6 @@ function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseCl
     },
     // Faults reach the caller, who logs them.
     log: { level: ClickHouseLogLevel.OFF },
-    ...(options.url.startsWith('http:')
-      ? { http_agent: new Agent({ keepAlive: true, maxSockets: 16 }) }
-      : {}),
   });
 }
 

@@ -1,8 +1,9 @@
 // Checks, while a process runs, that each of several URLs leads to the server that belongs at its index: the order of CLICKHOUSE_URL may
-// have changed, or an address may lead to another server now. A statement is sent only if its server was checked in the last seconds
-// and no connection to it has failed since. Otherwise the server is checked first. The primary server is also compared with Redis, and
-// the others with the primary one, so they cannot all belong to another deployment.
+// have changed, or an address may lead to another server now. Each new connection is checked before its first statement, and a server
+// again before a statement if that was not done in the last seconds. The primary server is also compared with Redis, and the others with
+// the primary one, so they cannot all belong to another deployment.
 
+import type { Answering } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes, guardStatements } from './client.js';
 import {
   misconfigurationOf,
@@ -25,9 +26,8 @@ const admissionMsMax = 15_000;
 type Compared = {
   /** The client's `exec` without the guard. */
   readonly exec: ClickHouseClient['exec'];
+  /** When it was last found to be the right one. */
   atMs: number;
-  /** When a connection to it failed last. */
-  faultAtMs: number;
   noted: ServerNumber | undefined;
   misconfiguration: string | undefined;
   running: Promise<unknown> | undefined;
@@ -45,7 +45,6 @@ export function guardServers(
     (client): Compared => ({
       exec: client.exec.bind(client),
       atMs: never,
-      faultAtMs: never,
       noted: undefined,
       misconfiguration: undefined,
       running: undefined,
@@ -57,25 +56,23 @@ export function guardServers(
   let foreign: string | undefined;
 
   /**
-   * Asks the server at an index for its number, again if a connection to it fails meanwhile. Settles with `empty` if it lacks the
-   * database. Rejects with WrongServer, with the fault of the connection, or when the signal is aborted, by default after 15 s.
+   * Asks the server at an index for its number. Settles with `empty` if it lacks the database. Rejects with WrongServer, with the fault
+   * of the connection, or when the signal is aborted, by default after 15 s. `over`: a new connection to it.
    */
-  async function compare(index: number, signal = AbortSignal.timeout(waitMsMax)): Promise<'right' | 'empty'> {
+  async function compare(
+    index: number,
+    signal = AbortSignal.timeout(waitMsMax),
+    over?: Answering,
+  ): Promise<'right' | 'empty'> {
     const server = servers[index] as Compared;
-    for (;;) {
-      const askedAtMs = performance.now();
-      const found = await ask(server, index, askedAtMs, signal);
-      // A connection that failed meanwhile may have led to another server.
-      if (server.faultAtMs < askedAtMs) return found;
-    }
-  }
-
-  async function ask(server: Compared, index: number, askedAtMs: number, signal: AbortSignal) {
+    const askedAtMs = performance.now();
     let noted: ServerNumber | undefined;
     let epoch: string | undefined;
     try {
-      noted = await readServerNumber(server, signal);
-      if (server === primary && noted !== undefined) epoch = await readEpoch(server, signal);
+      noted = await readServerNumber(over ?? server, signal);
+      // The client does not look at a signal that was aborted before a statement.
+      signal.throwIfAborted();
+      if (server === primary && noted !== undefined) epoch = await readEpoch(over ?? server, signal);
     } catch (error) {
       server.atMs = never;
       if (codeOfFault(error) !== faultCodes.unknownDatabase) throw error;
@@ -102,7 +99,7 @@ export function guardServers(
 
   function settle(server: Compared, misconfiguration: string | undefined, askedAtMs: number): 'right' {
     server.misconfiguration = misconfiguration;
-    server.atMs = misconfiguration === undefined && server.faultAtMs < askedAtMs ? askedAtMs : never;
+    server.atMs = misconfiguration === undefined ? askedAtMs : never;
     // While the primary server was unreachable, the others could not be compared with it.
     if (server === primary)
       for (const other of servers)
@@ -121,10 +118,7 @@ export function guardServers(
       });
       return server.running.then(() => undefined);
     };
-    guardStatements(client, admit, () => {
-      server.faultAtMs = performance.now();
-      server.atMs = never;
-    });
+    guardStatements(client, admit, (over) => (isOn() ? compare(index, undefined, over()) : undefined));
   }
   return {
     compare,

@@ -4,9 +4,10 @@ import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { connectClickHouse, patientOf } from '../../src/clickhouse/client.js';
 import { guardServers } from '../../src/clickhouse/right-servers.js';
 import { connectServers, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
+import { startTcpProxy } from '../harness/tcp-proxy.js';
 import { until, within } from '../harness/wait.js';
 
 /** A simulated ClickHouse, which hangs while `hangs` is set. */
@@ -16,10 +17,12 @@ async function startServer(number: number) {
     hangs: false,
     held: new Set<ServerResponse>(),
     compared: 0,
+    received: [] as string[],
   };
   const server = createServer(async (request, reply) => {
     let statement = '';
     for await (const chunk of request) statement += chunk;
+    state.received.push(statement);
     if (statement.includes('FROM server_number')) state.compared += 1;
     if (!state.hangs || request.url === '/ping') {
       reply.end(answer);
@@ -61,43 +64,69 @@ test('a server that hangs is waited for once, and is there again when it answers
   await clickhouse.close();
 });
 
-/** Two servers, and guarded connections to them; a statement waits this long for its server to be compared. */
+/** Two servers, and guarded connections to them, to the other through a proxy; a statement waits this long for its server to be compared. */
 async function startGuarded(waitMsMax?: number) {
-  const started = [await startServer(0), await startServer(1)] as const;
-  const clients = started.map(({ url }) => connectClickHouse({ url, database: 'sluice' }));
+  const [primary, other] = [await startServer(0), await startServer(1)];
+  const target = { port: portOf(other.url) };
+  const proxy = await startTcpProxy(target);
+  const urls = [primary.url, `http://127.0.0.1:${proxy.port}`];
+  const clients = urls.map((url) => connectClickHouse({ url, database: 'sluice' }));
   const guarded = guardServers(
     clients,
     () => true,
     () => undefined,
     waitMsMax,
   );
-  after(() => Promise.all(clients.map((client) => client.close())));
-  const query = (abort_signal?: AbortSignal) =>
-    (clients[1] as (typeof clients)[number]).query({
-      query: 'SELECT 1',
-      format: 'TabSeparated',
-      ...(abort_signal !== undefined && { abort_signal }),
-    });
-  return { other: started[1], compare: () => guarded.compare(1), query };
+  after(async () => {
+    for (const client of clients) await client.close();
+    await proxy.close();
+  });
+  const ask = clients[1] as (typeof clients)[number];
+  const query = (text = 'SELECT 1', from = ask) =>
+    from.query({ query: text, format: 'TabSeparated' }).then((answer) => answer.text());
+  /** Ends the connections to the other server's address, which leads to this one from now on; settles when this was noticed. */
+  const lead = async (to: { readonly url: string }) => {
+    target.port = portOf(to.url);
+    proxy.reset();
+    await new Promise((settle) => setTimeout(settle, 100));
+  };
+  return { other, proxy, compare: () => guarded.compare(1), query, patient: patientOf(ask), lead };
 }
 
-test('a server to which a connection fails while it is compared is compared again before it is used', async () => {
-  const { other, compare, query } = await startGuarded();
+const portOf = (url: string) => Number(new URL(url).port);
+
+test('nothing is sent over a new connection that leads to another server, though the former one led to the right one just now', async () => {
+  const { other, compare, query, patient, lead } = await startGuarded();
+  const wrong = await startServer(0);
   assert.equal(await compare(), 'right');
-  other.hangs = true;
-  const failing = new AbortController();
-  const failed = assert.rejects(query(failing.signal), /aborted/);
-  const compared = compare();
-  const both = { deadlineMs: 60_000, what: 'the statement and the comparison are there' };
-  await until(async () => other.held.size === 2, both);
-  failing.abort();
-  await failed;
-  other.hangs = false;
-  for (const reply of other.held) reply.end(other.answer);
-  assert.equal(await compared, 'right');
-  assert.equal(other.compared, 3);
-  await (await query()).text();
-  assert.equal(other.compared, 3, 'the server counts as the right one from then on');
+  await Promise.all([query(), query(), query('SELECT 2', patient)]);
+  await lead(wrong);
+  for (const from of [undefined, patient])
+    await assert.rejects(query('SELECT 3', from), /server 1 of CLICKHOUSE_URL .* is server 0/);
+  assert.ok(wrong.received.every((statement) => statement.includes('FROM server_number')));
+  await lead(other);
+  await query();
+  assert.equal(await compare(), 'right');
+});
+
+test('connections that were checked are used again, closed ones are replaced, and one that is refused fails its statement', async () => {
+  const { other, proxy, compare, query, lead } = await startGuarded();
+  await compare();
+  const before = other.compared;
+  for (let statement = 0; statement < 5; statement += 1) await query();
+  assert.equal(other.compared, before, 'no statement needs a new connection');
+  await lead(other);
+  await query();
+  assert.equal(other.compared, before + 1);
+  await proxy.close();
+  await until(
+    () =>
+      query().then(
+        () => false,
+        ({ code }) => code === 'ECONNREFUSED',
+      ),
+    'the address refuses connections',
+  );
 });
 
 test('a statement without a deadline of its own does not wait for ever until its server is compared', async () => {
@@ -105,5 +134,12 @@ test('a statement without a deadline of its own does not wait for ever until its
   other.hangs = true;
   await assert.rejects(within(query(), 60_000), /aborted/);
   other.hangs = false;
-  await (await query()).text();
+  await until(
+    () =>
+      query().then(
+        () => true,
+        () => false,
+      ),
+    'a later statement is answered',
+  );
 });
