@@ -40,6 +40,7 @@ import {
   sendProperties,
   showDeletion,
   submitAccepted,
+  submitDryRun,
   submitWith,
   type User,
   untilComplete,
@@ -239,7 +240,7 @@ test('hundreds of requests of one account about its users hold up no other accou
 
 /** What a dry run finds, in the form of a deletion's evidence. */
 async function dryRun(users: readonly User[]): Promise<Answer & { readonly found: readonly FoundRows[] }> {
-  const reply = await submitWith(sluice, token, { users, dry_run: true, reference: 'not kept' });
+  const reply = await submitDryRun(sluice, token, { users, reference: 'not kept' });
   assert.equal(reply.status, 200, reply.text);
   return parse(reply) as Answer & { found: readonly FoundRows[] };
 }
@@ -283,7 +284,7 @@ test('a dry run suppresses nobody, and is in the audit log without a name', asyn
   const identity = 'dry and suppressed@example.com';
   await sendEvents(sluice, main, 'stay', [{ identity }]);
   const users = [{ identity }, { identity: 'nobody' }];
-  const reply = await submitWith(sluice, token, { users, dry_run: true, suppress: true });
+  const reply = await submitDryRun(sluice, token, { users, suppress: true });
   const preview = parse(reply);
   assert.deepEqual([reply.status, preview.dry_run, preview.users_found], [200, true, 1], reply.text);
   assert.deepEqual(await lookUpAll(sluice.baseUrl, token, [{ identity }]), [false]);

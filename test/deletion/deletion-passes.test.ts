@@ -35,10 +35,11 @@ const outOfMemory = 241;
 /** The deadline where a test waits for a part that ClickHouse rewrites, since that may notice late that its pass was ended. */
 const busyMsMax = 300_000;
 
-/** No pass begins before a test lets it, and it gives way as if it were the first. */
+/** No pass begins before a test lets it, it gives way as if it were the first, and one may be asked for at once. */
 beforeEach(async () => {
   await letPassesRest();
-  await withRedis(sluice, (redis) => redis.del(registryKeys.erasureGaveWay));
+  const before = [registryKeys.erasureGaveWay, registryKeys.erasureAsked(account.accountId)];
+  await withRedis(sluice, (redis) => redis.del(...before));
 });
 afterEach(() => gate.pass());
 
@@ -116,11 +117,11 @@ async function runningPasses(): Promise<number> {
  * Hides a user and lets a pass begin that takes a quarter of a minute to erase the row, on a busy machine minutes. Small blocks let the
  * pass notice soon that it was ended, since it looks between two of them.
  */
-async function beginSlowPass(identity: string, others = 300_000, erase?: 'now'): Promise<string> {
+async function beginSlowPass(identity: string, erase?: 'now'): Promise<string> {
   await sluice.rows(
     'ALTER TABLE stored_events MODIFY SETTING merge_max_block_size = 256, max_compress_block_size = 16384',
   );
-  await storeOld(identity, others);
+  await storeOld(identity, 300_000);
   await sluice.rows('ALTER TABLE stored_events MODIFY COLUMN session_id CODEC(ZSTD(22))');
   const reply = await submitWith(sluice, token, { users: [{ identity }], erase });
   const { deletion_request_id: requestId } = JSON.parse(reply.text) as { deletion_request_id: string };
@@ -151,8 +152,6 @@ test('users are hidden while a long pass runs, which gives way and begins again'
 });
 
 test('a pass that was asked for at once gives way to users of others, but not again before it had time for its largest part', async () => {
-  const letNowBeAsked = () =>
-    withRedis(sluice, (redis) => redis.del(registryKeys.erasureAsked(account.accountId)));
   const untilPassEnded = async (identity: string) => {
     await until(async () => (await runningPasses()) === 0, {
       deadlineMs: busyMsMax,
@@ -168,8 +167,7 @@ test('a pass that was asked for at once gives way to users of others, but not ag
     });
     await sluice.rows('SYSTEM START MERGES stored_events');
   };
-  await letNowBeAsked();
-  const slow = await beginSlowPass('slow at once', 150_000, 'now');
+  const slow = await beginSlowPass('slow at once', 'now');
   gate.hold(({ sql }) => sql.startsWith('ALTER') && sql.includes('APPLY DELETED MASK'));
   const first = await submitAccepted(sluice, strangerToken, [{ identity: 'other 7' }]);
   await hurryRounds(sluice);
@@ -195,7 +193,6 @@ test('a pass that was asked for at once gives way to users of others, but not ag
   await untilComplete(sluice, token, slow, busyMsMax);
   await letPassBegin();
   for (const requestId of [first, second]) await untilComplete(sluice, strangerToken, requestId, busyMsMax);
-  await letNowBeAsked();
 });
 
 test('a small pass is not interrupted, so that requests cannot put it off for ever', async () => {

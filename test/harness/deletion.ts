@@ -212,6 +212,14 @@ export function submitWith(sluice: Deployment, token: string, body: object): Pro
   return callWithToken(sluice, token, deletionPaths.submit, body);
 }
 
+/** Asks for a dry run, again if a busy machine is too slow for its look-up. */
+export function submitDryRun(sluice: Deployment, token: string, body: object): Promise<Reply> {
+  return until(async () => {
+    const reply = await submitWith(sluice, token, { ...body, dry_run: true });
+    return reply.status !== 503 && reply;
+  }, 'the look-up has time');
+}
+
 /** Lets the next round begin at once, as after a while without rounds. */
 export async function hurryRounds(sluice: { readonly redisUrl: string }): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));

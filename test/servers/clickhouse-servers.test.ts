@@ -20,6 +20,7 @@ import {
   sendProperties,
   showDeletion,
   submitAccepted,
+  submitDryRun,
   submitWith,
   untilComplete,
   untilStored,
@@ -233,10 +234,10 @@ test('each shard is stored by one server, and every server answers for all', asy
 test('a dry run, an export and a deletion reach the rows on all servers, and nothing else', async () => {
   const users = [{ identity: 'ada' }, { identity: 'nobody' }];
   // Each server has two events, an identification and properties of the user.
-  const preview = await submitWith(sluice, token, { users, dry_run: true });
-  assert.equal(preview.status, 200, preview.text);
-  const found = JSON.parse(preview.text) as { users_found: number };
-  assert.equal(found.users_found, 1, preview.text);
+  const looked = await submitDryRun(sluice, token, { users });
+  assert.equal(looked.status, 200, looked.text);
+  const found = JSON.parse(looked.text) as { users_found: number };
+  assert.equal(found.users_found, 1, looked.text);
 
   const exported = await submitExport(sluice, token, [{ identity: 'ada' }]);
   await untilExportComplete(sluice, token, exported);
