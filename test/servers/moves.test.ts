@@ -147,13 +147,18 @@ async function untilRefused(times: number): Promise<void> {
   await until(() => refusals() >= times, 'the worker sees that the shard was moved');
 }
 
-const addsKeys = startsWith('INSERT INTO stored_keys (hash, rest, segment) ');
+/** A statement for the index of the shard. Those of the other shards are made at the same time. */
+const ofIndex =
+  (text: string): Choice =>
+  ({ sql, parameters }) =>
+    sql.startsWith(text) && parameters.get('log_comment') === `index ${shard}`;
+const addsKeys = ofIndex('INSERT INTO stored_keys (hash, rest, segment) ');
 const keysOfShard = `stored_keys FINAL WHERE hash != 0 AND segment % 64 = ${shard}`;
 
 test('a worker that was paused during a move writes neither a key nor a marker on the old server', async () => {
   await send('third');
   let refusals = 0;
-  for (const choice of [startsWith('INSERT INTO stored_keys (hash, rest, segment, owner)'), addsKeys]) {
+  for (const choice of [ofIndex('INSERT INTO stored_keys (hash, rest, segment, owner)'), addsKeys]) {
     const { from, to } = await sides();
     // Without one the worker writes a first marker, which depends on no earlier one.
     if (choice !== addsKeys)
