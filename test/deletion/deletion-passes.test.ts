@@ -157,7 +157,7 @@ test('a pass that was asked for at once gives way to users of others, but not ag
       deadlineMs: busyMsMax,
       what: 'the pass is ended',
     });
-    assert.equal(await maskedRows(identity), 1, 'the pass has not erased its part');
+    assert.notEqual(await maskedRows(identity), 0, 'the pass has not erased its part');
     // On a busy machine ClickHouse does so later than a worker waits for it.
     await sluice.rows('SYSTEM STOP MERGES stored_events');
     const rewritten = () => sluice.rows('SELECT 1 FROM system.merges WHERE is_mutation');
