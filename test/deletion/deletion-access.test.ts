@@ -773,8 +773,7 @@ test('answers 100 status requests a second of one token', async () => {
   const windows = Math.floor((performance.now() - started) / 1_000) + 1;
   const taken = replies.filter(({ status }) => status === 200).length;
   const limited = replies.filter(({ status }) => status === 429);
-  // A busy machine may have no time for some.
-  assert.equal(taken + limited.length, replies.filter(({ status }) => status !== 503).length);
+  assert.equal(taken + limited.length, 250);
   assert.ok(taken >= 100 && taken <= 100 * windows, `${taken} in ${windows} windows`);
   for (const reply of limited) assert.equal(reply.headers['retry-after'], '1');
   // Another token of the same account is not held up.
