@@ -38,7 +38,9 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
   const replication = { tables, cluster, database };
   const guard: Guard = {};
   const newAgent = () =>
-    createAgent(options.url, (sole) => guard.check?.(() => connect(options, waits.clickhouseMsMax, sole, 0)));
+    createAgent(options.url, (soleAgent) =>
+      guard.check?.(() => connect(options, waits.clickhouseMsMax, soleAgent(), 0)),
+    );
   const client = connect(options, options.requestMsMax ?? waits.clickhouseMsMax, newAgent());
   const patient = connect(options, timerMsMax, newAgent());
   for (const each of [client, patient]) setReplication(each, replication);

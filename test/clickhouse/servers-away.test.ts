@@ -129,6 +129,23 @@ test('connections that were checked are used again, closed ones are replaced, an
   );
 });
 
+test('no more connections are opened than there may be, and all statements get one', async () => {
+  const { other, compare, query, proxy } = await startGuarded();
+  await compare();
+  other.hangs = true;
+  const asked = Array.from({ length: 60 }, () => query());
+  const release = setInterval(() => {
+    for (const reply of other.held) reply.end(other.answer);
+  }, 20);
+  let most = 0;
+  const answers = Promise.all(asked).finally(() => clearInterval(release));
+  const looking = setInterval(() => {
+    most = Math.max(most, proxy.connections);
+  }, 5);
+  await answers.finally(() => clearInterval(looking));
+  assert.ok(most > 1 && most <= 16, `${most} connections`);
+});
+
 test('a statement without a deadline of its own does not wait for ever until its server is compared', async () => {
   const { other, query } = await startGuarded(100);
   other.hangs = true;
