@@ -133,6 +133,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
     writtenMs = performance.now();
   };
   try {
+    const pace = createPace(options.rowsPerSecondMax, stop);
     for (const input of inputs) {
       const file = fileState(state, input);
       if (!file.done && !stop.aborted) {
@@ -148,7 +149,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
           if (performance.now() - writtenMs >= stateEveryMs) save();
         };
         const onShare = (part: number) => void shares.set(input.hash, part);
-        await importFile({ input, file, mapper, ownKeys, sender, options, stop, settle, onShare });
+        await importFile({ input, file, mapper, ownKeys, sender, options, stop, pace, settle, onShare });
         addNotes(notes, mapper);
         assertUnchanged(input);
         file.done = !stop.aborted;
@@ -157,7 +158,8 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
       shares.set(input.hash, 1);
       noteFileWithoutRows(notes, input, file.read);
     }
-    if (options.verify && isDone(state)) verified = await verify(options, inputs, state, sender, stop);
+    if (options.verify && inputs.every((input) => fileState(state, input).done))
+      verified = await verify(options, inputs, state, sender, stop);
   } catch (error) {
     if (!(error instanceof Stopped)) throw error;
   } finally {
@@ -177,6 +179,7 @@ type Work = {
   readonly sender: Sender;
   readonly options: ImportOptions;
   readonly stop: AbortSignal;
+  readonly pace: ReturnType<typeof createPace>;
   /** Called for each chunk, in the order of the file. */
   readonly settle: (settled: Settled) => void;
   readonly onShare: (share: number) => void;
@@ -197,10 +200,10 @@ async function importFile({
   sender,
   options,
   stop,
+  pace,
   settle,
   onShare,
 }: Work): Promise<void> {
-  const { rowsPerSecondMax } = options;
   const done = file.place;
   // What a preset makes of a row may depend on earlier rows, so it also gets the rows that were already done.
   const reading = readRows(
@@ -217,18 +220,12 @@ async function importFile({
     settle(await oldest.settled);
   };
   let lastMessages: Promise<unknown> = Promise.resolve();
-  const beganMs = performance.now();
-  let begun = 0;
   for await (const read of reading) {
     if (stop.aborted) break;
     const rows = read.filter(({ place }) => place > done);
     if (rows.length < read.length) prepareRows(read.slice(0, read.length - rows.length));
     if (rows.length === 0) continue;
-    if (rowsPerSecondMax !== undefined) {
-      const dueMs = beganMs + (begun / rowsPerSecondMax) * 1000;
-      await wait(Math.max(0, dueMs - performance.now()), undefined, { signal: stop }).catch(() => undefined);
-    }
-    begun += rows.length;
+    await pace(rows.length);
     const prepared = prepareRows(rows);
     const { sent, messages } = sendLanes(sender, prepared, lastMessages);
     if (messages !== undefined) lastMessages = messages;
@@ -241,6 +238,18 @@ async function importFile({
       await settleOldest();
   }
   while (onTheWay.length > 0) await settleOldest();
+}
+
+/** Returns a function that waits until so many more rows may be sent, of all files together. */
+function createPace(rowsPerSecondMax: number | undefined, stop: AbortSignal) {
+  const beganMs = performance.now();
+  let begun = 0;
+  return async (rows: number): Promise<void> => {
+    if (rowsPerSecondMax === undefined) return;
+    const dueMs = beganMs + (begun / rowsPerSecondMax) * 1000;
+    begun += rows;
+    await wait(Math.max(0, dueMs - performance.now()), undefined, { signal: stop }).catch(() => undefined);
+  };
 }
 
 type InFlight = { readonly settled: Promise<Settled>; readonly characters: number };
@@ -355,9 +364,11 @@ async function verify(
   stop: AbortSignal,
 ): Promise<Verified> {
   const verified: Verified = { stored: 0, waiting: 0, deleted: 0, unknown: 0 };
+  let refused = 0;
   let faults = 0;
   for (const input of inputs) {
     const file = fileState(state, input);
+    refused += file.refused;
     const mapper = createMapper(options, file.keys ?? input.hash);
     for await (const rows of readRows(input, readingOf(options, mapper))) {
       if (stop.aborted) throw new Stopped();
@@ -369,7 +380,7 @@ async function verify(
     }
     assertUnchanged(input);
   }
-  return { ...verified, unknown: verified.unknown - (totalsOf(state).refused - faults) };
+  return { ...verified, unknown: verified.unknown - (refused - faults) };
 }
 
 const worstFirst = ['unknown', 'waiting', 'deleted', 'stored'] as const;

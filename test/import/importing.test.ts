@@ -484,6 +484,32 @@ describe('the files of an import', () => {
     assert.match(await faultOf(run(file, 'replaced', 'replaced-r')), /replaced\.csv: it was changed while/);
   });
 
+  test('are sent at the rate that the options name, all together', async () => {
+    const [first = '', ...others] = [1, 2, 3].map((n) => put(`paced-${n}.csv`, `user,n\nada,${n}\n`));
+    const beganMs = performance.now();
+    assert.equal((await run(first, 'paced', 'paced-r', ...others, '--rate', '5')).stored, 3);
+    assert.ok((service.arrived.at(-1)?.atMs ?? 0) - beganMs >= 399);
+  });
+
+  test('are verified whatever became of other files of the same state', async () => {
+    await run(put('with-reject.csv', 'user,n\n,1\n'), 'among', 'among-r');
+    answers = [{ status: 415, body: { err: { code: 'unsupported_encoding', message: 'No.' } } }];
+    await faultOf(run(put('begun.csv', 'user,n\nada,1\n'), 'among', 'among-r'));
+    const answering = service.answer;
+    service.answer = (request) => {
+      const { idempotency_keys: keys } = request.body as { readonly idempotency_keys?: readonly string[] };
+      const receipts = keys?.map((key) => ({ idempotency_key: key, status: 'unknown' }));
+      return receipts === undefined ? answering(request) : { status: 200, body: { receipts } };
+    };
+    try {
+      const file = put('lost.csv', 'user,n\nbob,1\n');
+      const { verified } = await run(file, 'among', 'among-r', '--verify', '--write-key', 'k');
+      assert.deepEqual(verified, { stored: 0, waiting: 0, deleted: 0, unknown: 1 });
+    } finally {
+      service.answer = answering;
+    }
+  });
+
   test('that are not empty and have no row are named', async () => {
     const bare = put('bare.csv', 'user,x\n');
     const none = put('none.csv', '');
