@@ -1,14 +1,13 @@
-// The files in a zip archive, the form in which some systems export. They are unpacked into a temporary folder and then treated like any
+// The files in a zip archive, the form in which some systems export. They are unpacked into temporary files and then treated like any
 // others, so rows have the same keys whether or not somebody unpacked the archive first.
 
-import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { createWriteStream } from 'node:fs';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import zlib from 'node:zlib';
 import { type Entry, openPromise, type ZipFile } from 'yauzl';
 import { ImportError } from './options.js';
+import { reasonOf, temporaryFile } from './temporary.js';
 
 export type Unpacked = { readonly name: string; readonly path: string };
 
@@ -18,8 +17,6 @@ export async function unpackZip(
   path: string,
   isWanted: (inner: string) => boolean,
 ): Promise<Unpacked[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-import-'));
-  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
   const unpacked: Unpacked[] = [];
   let inner = '';
   try {
@@ -29,7 +26,7 @@ export async function unpackZip(
         inner = entry.fileName;
         if (inner.endsWith('/') || !isWanted(inner)) continue;
         if (entry.isEncrypted()) throw new Error('it is encrypted');
-        const file = join(folder, String(unpacked.length));
+        const file = temporaryFile();
         await unpackEntry(archive, entry, file);
         unpacked.push({ name: `${name}/${inner}`, path: file });
       }
@@ -41,13 +38,6 @@ export async function unpackZip(
     throw new ImportError(`${place}: it cannot be unpacked: ${reasonOf(error as Error)}`);
   }
   return unpacked;
-}
-
-/** Why a temporary file could not be written, in words that say what to do about a full disk. */
-export function reasonOf({ code, message }: NodeJS.ErrnoException): string {
-  return ['ENOSPC', 'EDQUOT', 'EFBIG'].includes(code ?? '')
-    ? `${tmpdir()} has no room for a copy of it (${message}); free some, or set TMPDIR to another folder`
-    : message;
 }
 
 async function unpackEntry(archive: ZipFile, entry: Entry, file: string): Promise<void> {

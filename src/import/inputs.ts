@@ -1,17 +1,7 @@
 // Finds the files of an import, their formats, and the hashes of their content, which identify them regardless of their names.
 
-import { createHash, randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  createWriteStream,
-  openSync,
-  readdirSync,
-  readSync,
-  realpathSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { createHash } from 'node:crypto';
+import { createWriteStream, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { kindOfContent } from '../parsing/csv/content-kind.js';
@@ -22,11 +12,12 @@ import {
   markedEncoding,
   WrongEncoding,
 } from '../parsing/csv/text.js';
-import { reasonOf, unpackZip } from './archive.js';
+import { unpackZip } from './archive.js';
 import { assertSound, type Compression, contentOf, type Packed, type Unpacked } from './content.js';
 import { type Format, ImportError } from './options.js';
 import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
-import { assertUnchanged, bytesOf, findSource } from './source.js';
+import { assertUnchanged, bytesOf, findSource, type Source } from './source.js';
+import { reasonOf, temporaryFile } from './temporary.js';
 import { isZstd } from './zstd.js';
 
 /** A file of an import. `name`: as on the command line. */
@@ -80,8 +71,9 @@ export async function openInputs(
           : name === '-'
             ? await spool(name, process.stdin, stop)
             : name;
-    if (!isZip(name, path)) {
-      add(await openInput(name, path, given));
+    const found = find(name, path);
+    if (!(await isZip(found))) {
+      add(await openInput(found, given));
       continue;
     }
     const files = await unpackZip(name, path, (inner) => inner.split('/').every(isVisible));
@@ -91,7 +83,7 @@ export async function openInputs(
     const twice = sorted.find((file, i) => file.name === sorted[i - 1]?.name);
     if (twice !== undefined)
       throw new ImportError(`${twice.name}: the archive has two files of this name; unpack the one you mean`);
-    for (const file of sorted) add(await openInput(file.name, file.path, given));
+    for (const file of sorted) add(await openInput(find(file.name, file.path), given));
   }
   return inputs;
 }
@@ -109,11 +101,18 @@ function isVisible(name: string): boolean {
   );
 }
 
-function isZip(name: string, path: string): boolean {
+async function isZip(found: Source): Promise<boolean> {
   try {
-    // Opening a pipe may block for ever, and no signal ends the program then.
-    findSource(name, path);
-    return kindOfContent(readHead(path))?.name === 'a zip archive';
+    const head = await headOf({ ...found, compression: 'none' });
+    return kindOfContent(head)?.name === 'a zip archive';
+  } catch (error) {
+    throw named(found.name, error);
+  }
+}
+
+function find(name: string, path: string): Source {
+  try {
+    return findSource(name, path);
   } catch (error) {
     throw named(name, error);
   }
@@ -200,13 +199,13 @@ async function spool(
   content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>,
   stop: AbortSignal,
 ): Promise<string> {
-  const path = join(tmpdir(), `sluice-import-${randomBytes(8).toString('hex')}`);
-  process.on('exit', () => rmSync(path, { force: true }));
-  const spooled = pipeline(content, createWriteStream(path, { mode: 0o600 }), { signal: stop });
-  await spooled.catch((error) => {
-    throw stop.aborted ? stopped : unreadable(name, error);
-  });
-  return path;
+  try {
+    const path = temporaryFile();
+    await pipeline(content, createWriteStream(path, { mode: 0o600 }), { signal: stop });
+    return path;
+  } catch (error) {
+    throw stop.aborted ? stopped : unreadable(name, error as Error);
+  }
 }
 
 const stopped = new ImportError('stopped');
@@ -253,9 +252,9 @@ async function spoolAddress({ url, shown, headers }: Address, stop: AbortSignal)
   }
 }
 
-async function openInput(name: string, path: string, given: FileOptions): Promise<Input> {
+async function openInput(found: Source, given: FileOptions): Promise<Input> {
+  const { name } = found;
   try {
-    const found = findSource(name, path);
     const hash = createHash('sha256');
     let raw: Buffer | undefined;
     for await (const piece of bytesOf(found)) {
@@ -265,7 +264,7 @@ async function openInput(name: string, path: string, given: FileOptions): Promis
     raw ??= Buffer.alloc(0);
     const compression = compressionOf(raw);
     const source = { ...found, compression };
-    const head = compression === 'none' ? raw : await unpackedHead(source);
+    const head = compression === 'none' ? raw : await headOf(source);
     const encoding = markedEncoding(head) ?? given.encoding ?? 'utf-8';
     const format = given.format ?? formatOfName(name) ?? formatOfContent(head, encoding);
     assertReadable(name, head, { format, encoding, compression });
@@ -299,18 +298,8 @@ export function wordsOf(error: unknown): string {
 
 const headBytes = 1 << 16;
 
-function readHead(path: string): Buffer {
-  const head = Buffer.alloc(headBytes);
-  const file = openSync(path, 'r');
-  try {
-    return head.subarray(0, readSync(file, head));
-  } finally {
-    closeSync(file);
-  }
-}
-
-/** The beginning of a file, decompressed. Ignores faults, which the check of the whole file reports. */
-async function unpackedHead(source: Packed): Promise<Buffer> {
+/** The beginning of a file's content. Ignores faults of compression, which the check of the whole file reports. */
+async function headOf(source: Packed): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
   try {
     for await (const part of contentOf(source, () => undefined)) {

@@ -16,6 +16,7 @@ export type Source = {
 /** Throws ImportError if it is not a file, and the file system's error if it does not exist. */
 export function findSource(name: string, path: string): Source {
   const stats = statSync(path, { bigint: true });
+  // Opening a pipe may block for ever, and no signal ends the program then.
   if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
   return { name, path, bytes: Number(stats.size), version: versionOf(stats) };
 }

@@ -618,6 +618,10 @@ describe('files', () => {
       ['export.zip', 'unpacked.json.gz'].map((name) => openInputs([join(folder, name)])),
     );
     assert.equal(inner?.[0]?.hash, unpacked?.[0]?.hash);
+    // Beyond ten listeners, Node would warn of a leak.
+    const listeners = process.listenerCount('exit');
+    await named('export.zip', 'export.zip');
+    assert.equal(process.listenerCount('exit'), listeners, 'one listener removes all copies');
     const twice = [1, 2].map((row) => ['a.csv', Buffer.from(`a,b\n${row},2\n`)] as const);
     writeFileSync(join(folder, 'twice.zip'), zipOf(twice));
     await assert.rejects(named('twice.zip'), {
