@@ -1,14 +1,18 @@
 // How the library for servers gathers, sends, waits and gives up, with a server that answers as the test says.
 
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import {
+  createAdministration,
   createSluice,
   type Dropped,
   type Ignored,
   type Problem,
   type Refusal,
+  SluiceError,
 } from '../../src/libraries/producer/index.js';
+import { listen } from '../harness/listen.js';
 import { until } from '../harness/wait.js';
 import type { AnsweringServer } from '../support/answering-server.js';
 import { type ProducerWorld, startProducerWorld, track } from '../support/producer-world.js';
@@ -189,17 +193,18 @@ describe('failures', () => {
   }
 
   for (const [whom, tooLarge] of [
-    ['the service', { err: { code: 'body_too_large' } }],
-    ['a gateway', '<html>413 Request Entity Too Large</html>'],
+    ['the service', { status: 413, body: { err: { code: 'body_too_large' } } }],
+    ['a gateway', { status: 413, body: '<html>413 Request Entity Too Large</html>' }],
+    ['the network', { status: 408, body: { err: { code: 'body_too_slow' } } }],
+    ['an answer in time', new Promise<never>(() => undefined)],
   ] as const)
     test(`a request that is too large for ${whom} is divided`, async () => {
-      server.answer = ({ body }) =>
-        (body.events?.length ?? 0) > 3 ? { status: 413, body: tooLarge } : { status: 200 };
-      const client = create({ parallelRequests: 1 });
+      server.answer = ({ body }) => ((body.events?.length ?? 0) > 3 ? tooLarge : { status: 200 });
+      const client = create({ parallelRequests: 1, requestMs: 500 });
       for (let n = 0; n < 10; n++) void track(client, n);
       await client.close();
-      const taken = numbers().filter(({ length }) => length <= 3);
-      assert.deepEqual(taken.flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+      const taken = new Set(numbers().flatMap((some) => (some.length <= 3 ? some : [])));
+      assert.deepEqual([...taken], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
       assert.deepEqual(refused, []);
     });
 
@@ -295,6 +300,28 @@ describe('failures', () => {
     await client.flush();
     assert.equal(client.waitingRecords, 0);
     await client.close();
+  });
+});
+
+describe('a call of the administration', () => {
+  test('that was cut off is not repeated, since it may have been carried out; an answer of others is refused', async () => {
+    const answers = ['[]', undefined, '<html>hello</html>'];
+    let arrived = 0;
+    const service = await listen(
+      createServer((request, reply) => {
+        const answer = answers[arrived++];
+        if (answer === undefined) request.socket.destroy();
+        else reply.end(answer);
+      }),
+    );
+    const admin = createAdministration({ baseUrl: service.url, token: 't' });
+    const create = () => admin.createAccount({ name: 'A', environments: ['Main'] });
+    await create();
+    for (const code of ['ECONNRESET', 'http_200'])
+      await assert.rejects(create(), (error) => error instanceof SluiceError && error.code === code);
+    assert.equal(arrived, 3);
+    admin.close();
+    service.stop();
   });
 });
 

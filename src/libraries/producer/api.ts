@@ -5,6 +5,7 @@ import { type Calls, createCalls, createTokens } from './calls.js';
 import { producerLimits as limits } from './limits.js';
 import { administrationRoutes, deletionRoutes } from './operation-routes.js';
 import type { AdministrationOperations, DeletionOperations } from './operations.js';
+import { parseObject } from './records.js';
 import { type Call, createTransport } from './transport.js';
 
 type Operations = Readonly<Record<string, { readonly given: object; readonly answer: unknown }>>;
@@ -53,6 +54,7 @@ function createApi<Of extends Operations>(
     baseUrl: baseUrl.replace(/\/+$/, ''),
     requestMs,
     connectionsMax: limits.parallelRequests,
+    keepAlive: false,
   });
 
   async function give(route: string, given: object, { signal }: ApiCallOptions = {}): Promise<unknown> {
@@ -64,8 +66,9 @@ function createApi<Of extends Operations>(
     };
     const { method, path, text } = callOf(route, given);
     const answer = await authorized(calls, (authorization) => calls.ask(method, path, authorization, text));
-    if (answer.status !== 200 && answer.status !== 201) throw fail(answer);
-    return JSON.parse(answer.text);
+    const content = parseObject(answer.text);
+    if ((answer.status !== 200 && answer.status !== 201) || content === undefined) throw fail(answer);
+    return content;
   }
 
   const methods = Object.entries<string>(routes).map(([id, route]) => [

@@ -176,6 +176,7 @@ function createLane(
           return queue.park(records, performance.now() + verdict.ms);
         case 'later':
           reportProblem(verdict.problem);
+          if (tooSlow.has(verdict.problem.code) && records.length > 1) return deliverParts(halves(records));
           await pause(backoff.fail(verdict.ms));
       }
     }
@@ -247,6 +248,9 @@ function createLane(
     wake,
   };
 }
+
+/** Over a slow network fewer bytes may arrive in time. */
+const tooSlow: ReadonlySet<string> = new Set(['body_too_slow', 'timeout']);
 
 function halves(records: readonly QueuedRecord[]): (readonly QueuedRecord[])[] {
   const middle = Math.ceil(records.length / 2);

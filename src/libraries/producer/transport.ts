@@ -30,6 +30,11 @@ type TransportOptions = {
   readonly baseUrl: string;
   readonly requestMs: number;
   readonly connectionsMax: number;
+  /**
+   * Whether connections are kept for later requests; default true. A request that finds its kept connection closed is sent again, although
+   * the service may have carried it out.
+   */
+  readonly keepAlive?: boolean;
 };
 
 const compress = promisify(gzipCallback);
@@ -41,9 +46,9 @@ export async function bodyOf(text: string, gzip: boolean): Promise<Body> {
   return { bytes: await compress(bytes, { level: 1 }), encoding: 'gzip' };
 }
 
-export function createTransport({ baseUrl, requestMs, connectionsMax }: TransportOptions) {
+export function createTransport({ baseUrl, requestMs, connectionsMax, keepAlive = true }: TransportOptions) {
   const isSecure = baseUrl.startsWith('https:');
-  const agentOptions = { keepAlive: true, maxSockets: connectionsMax };
+  const agentOptions = { keepAlive, maxSockets: connectionsMax };
   const agent = isSecure ? new HttpsAgent(agentOptions) : new HttpAgent(agentOptions);
   const underWay = new Set<() => void>();
   let isClosed = false;
