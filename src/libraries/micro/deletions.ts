@@ -52,13 +52,15 @@ export function deletionRoutes({ publicBaseUrl, events, log }: DeletionOptions):
   function accept(exchange: Exchange, appId: string, document: Document): void {
     const wanted = readSubmission(document);
     if ('code' in wanted) return exchange.refuse(wanted);
-    const users = targetsOf(wanted.list);
+    // In any order, they are the same request.
+    const users = targetsOf(wanted.list).toSorted();
     const isTheirs = ofUsers(appId, users, events.all());
     if (wanted.dryRun) return exchange.reply(200, JSON.stringify(preview(appId, users, events.all())));
     const { reference } = wanted;
     const former = [...requests.values()].find((one) => one.appId === appId && one.reference === reference);
     if (reference !== undefined && former !== undefined) {
-      if (former.users.join('\n') === users.join('\n')) return answer(exchange, 200, former, 'complete');
+      if (JSON.stringify(former.users) === JSON.stringify(users))
+        return answer(exchange, 200, former, 'complete');
       return exchange.refuse(rejection('reference_taken', undefined, 'reference'));
     }
     const id = randomUUID();

@@ -108,41 +108,37 @@ function timeOf(time: unknown): string | undefined {
 }
 
 function createList() {
-  let kept: { readonly entry: Fields; readonly bytes: number }[] = [];
-  let first = 0;
+  /** The entries with their bytes, the oldest first. */
+  const kept = new Map<Fields, number>();
   let bytes = 0;
   let dropped = 0;
+
+  function forget(entry: Fields): void {
+    bytes -= kept.get(entry) ?? 0;
+    kept.delete(entry);
+  }
+
   return {
     add(entry: Fields, size: number): void {
-      kept.push({ entry, bytes: size });
+      kept.set(entry, size);
       bytes += size;
-      for (
-        ;
-        kept.length - first > micro.entriesMax || (bytes > micro.bytesMax && first < kept.length - 1);
-        first++
-      ) {
-        bytes -= kept[first]?.bytes ?? 0;
+      for (const oldest of kept.keys()) {
+        if (kept.size <= micro.entriesMax && (bytes <= micro.bytesMax || kept.size === 1)) break;
+        forget(oldest);
         dropped += 1;
       }
-      if (first > micro.entriesMax) {
-        kept = kept.slice(first);
-        first = 0;
-      }
     },
-    all: (): Fields[] => kept.slice(first).map(({ entry }) => entry),
+    all: (): Fields[] => [...kept.keys()],
     /** Returns the entries that were removed. */
     remove(where: (entry: Fields) => boolean): readonly Fields[] {
-      const all = kept.slice(first);
-      kept = all.filter(({ entry }) => !where(entry));
-      first = 0;
-      bytes = kept.reduce((sum, one) => sum + one.bytes, 0);
-      const left = new Set(kept);
-      return all.filter((one) => !left.has(one)).map(({ entry }) => entry);
+      const removed = [...kept.keys()].filter(where);
+      removed.forEach(forget);
+      return removed;
     },
     dropped: () => dropped,
     clear(): void {
-      kept = [];
-      [first, bytes, dropped] = [0, 0, 0];
+      kept.clear();
+      [bytes, dropped] = [0, 0];
     },
   };
 }
