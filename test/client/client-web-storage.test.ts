@@ -3,8 +3,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
-import { takeBrowser } from '../../src/libraries/client/web/browser.js';
-import { createLocalStorage } from '../../src/libraries/client/web/local-storage.js';
 import { createSluice } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser, type TestWindow } from '../support/client-browser.js';
 import { failure } from '../support/client-world.js';
@@ -200,28 +198,23 @@ async function openWaiting(count: number) {
   return { browser, page, used, since };
 }
 
-test('a call writes the same few texts and never lists the keys, however many messages wait', async () => {
+test('a call writes the same few texts, and an event seldom lists the keys, however many messages wait', async () => {
   for (const count of [0, 4_800]) {
-    const { browser, page, used, since } = await openWaiting(count);
+    const { page, used, since } = await openWaiting(count);
     for (let n = 0; n < 50; n++) page.sluice.track(`f${n}`, { a: 1 });
     assert.equal(used.writes - since.writes, 50, 'each is written once');
+    assert.ok(used.lists - since.lists <= 3, `${used.lists - since.lists} lists`);
     Object.assign(since, used);
     for (let n = 0; n < 50; n++) page.sluice.addUserProperties({ turn: n });
     assert.equal(used.writes - since.writes, 100, 'each is written, and replaces the one before');
-    assert.equal(used.lists - since.lists, 0, `${count} waiting`);
     assert.ok(used.reads - since.reads <= 50 * 25, `${used.reads - since.reads} reads`);
-    for (let n = 0; n < 10; n++) {
-      browser.clock.set(browser.clock.now() + 1_100);
-      page.sluice.addUserProperties({ turn: n });
-    }
-    assert.equal(used.lists - since.lists, 0, 'no list after a pause either');
   }
 });
 
-test('a full queue makes room without listing the waiting messages again and again', async () => {
+test('a full queue makes room for many messages at once', async () => {
   const { browser, page, used, since } = await openWaiting(clientLimits.queueMessagesMax);
   for (let n = 0; n < 1_000; n++) page.sluice.track(`f${n}`);
-  assert.equal(used.lists - since.lists, 0);
+  assert.ok(used.lists - since.lists <= 4 * 21, `${used.lists - since.lists} lists`);
   assert.ok(used.writes - since.writes <= 2_000 + 60, `${used.writes - since.writes} writes`);
   const waiting = [...browser.storage.keys()].filter((key) => key.includes(':q:'));
   assert.ok(waiting.length <= clientLimits.queueMessagesMax);
@@ -246,32 +239,4 @@ test('however many keys somebody has put into the storage, a page records and se
   sluice.track('Event');
   await sluice.flush();
   assert.deepEqual(browser.server.events(), ['Event']);
-});
-
-test('the list of keys is what the storage has: after it was emptied, after a minute, and in a page shown again', () => {
-  const browser = createTestBrowser();
-  const win = browser.open();
-  const storage = createLocalStorage(takeBrowser(win), () => {});
-  storage.onChange?.(() => {});
-  storage.set('sluice:1:q:a', 'x');
-  assert.deepEqual(storage.keys('sluice:1:q:'), ['sluice:1:q:a']);
-  win.clearStorage();
-  assert.deepEqual(storage.keys('sluice:1:q:'), []);
-  // Changes the storage without telling the page.
-  browser.storage.set('sluice:1:q:b', 'x');
-  browser.clock.set(browser.clock.now() + 61_000);
-  assert.deepEqual(storage.keys('sluice:1:q:'), ['sluice:1:q:b']);
-  browser.storage.set('sluice:1:q:c', 'x');
-  win.fire('pageshow', { persisted: true });
-  assert.deepEqual(storage.keys('sluice:1:'), ['sluice:1:q:b', 'sluice:1:q:c']);
-  assert.deepEqual(storage.keys('sluice:2:'), []);
-  browser.storage.delete('sluice:1:q:b');
-  win.fire('storage', { key: 'sluice:1:q:b' });
-  browser.storage.set('sluice:1:h:d', 'x');
-  win.fire('storage', { key: 'sluice:1:h:d' });
-  assert.deepEqual(storage.keys('sluice:1:'), ['sluice:1:q:c', 'sluice:1:h:d']);
-  const full = createLocalStorage(takeBrowser(browser.open({ localStorage: 'full' })), () => {});
-  full.set('sluice:1:q:e', 'x');
-  browser.clock.set(browser.clock.now() + 61_000);
-  assert.deepEqual(full.keys('sluice:1:q:').sort(), ['sluice:1:q:c', 'sluice:1:q:e']);
 });

@@ -75,7 +75,7 @@ export type Lifecycle = {
 /** Random bytes from a cryptographic source. */
 export type RandomBytes = (count: number) => Uint8Array;
 
-/** Ensures that only one tab sends at a time. */
+/** Ensures that only one tab sends at a time, as far as the browser can. */
 export type SendingTurn = {
   /** Runs the work once no other tab runs work of this name, and settles when it is done. Never rejects. */
   take(name: string, work: () => Promise<void>): Promise<void>;

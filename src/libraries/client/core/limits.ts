@@ -43,8 +43,6 @@ export const clientLimits = {
   resumeMs: 250,
   /** How long `flush` waits for another tab that is sending. */
   flushTurnMs: 3_000,
-  /** How long the lease of a sending tab lasts unless it is renewed, where the browser has no locks. */
-  leaseMs: 6_000,
   /**
    * For this long, nothing about a new user is sent, so that tabs that open at once can agree on one user. Each tab has to see what another
    * one wrote within a third of this time; browsers take a few milliseconds.

@@ -7,12 +7,6 @@ import type { Browser, WebStorage } from './browser.js';
 /** The text under this key changes when the storage is emptied. */
 const lifeKey = 'sluice:life';
 
-/**
- * How long a list of the keys is reused, since listing 5,000 keys takes milliseconds. Events report the changes of other tabs, but not
- * those of the page itself, nor any to a page that the browser has set aside.
- */
-const listMs = 60_000;
-
 /** `over`: the text that is still in storage under the key because it could not be replaced. */
 type Kept = { readonly text: string; readonly over: string | undefined };
 
@@ -26,9 +20,6 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   let works = false;
   let warned = false;
   let life: string | undefined;
-  /** The keys in storage and in memory, by their prefixes up to the last colon, and when they were listed. */
-  let listed: Map<string, Set<string>> | undefined;
-  let listedMs = 0;
 
   function attempt<T>(use: (storage: WebStorage) => T): T | undefined {
     try {
@@ -58,7 +49,6 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   function restoreIfEmptied(): void {
     if (life === undefined || read(lifeKey) === life) return;
     life = undefined;
-    listed = undefined;
     memory.forEach((_, key) => {
       // The person to whom the user belonged may have left.
       if (!own.has(key)) memory.delete(key);
@@ -69,7 +59,6 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   /** Stores a text. Returns whether it is in storage, rather than only in memory. */
   function keep(key: string, text: string): boolean {
     const stored = store(key, text);
-    note(key);
     if (stored) memory.delete(key);
     else memory.set(key, { text, over: read(key) });
     return stored;
@@ -89,29 +78,6 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       const text = keptText(key);
       if (text !== undefined && !keep(key, text)) return;
     }
-  }
-
-  function list(): Map<string, Set<string>> {
-    const ms = browser.now();
-    if (listed === undefined || Math.abs(ms - listedMs) > listMs) {
-      listed = new Map();
-      listedMs = ms;
-      // Four times as fast as reading each key by its index: 2 ms for 5,000 keys.
-      attempt((found) => Object.keys(found).forEach(note));
-      memory.forEach((_, key) => void note(key));
-    }
-    return listed;
-  }
-
-  function note(key: string): void {
-    const name = groupOf(key);
-    const group = listed?.get(name);
-    if (group) group.add(key);
-    else listed?.set(name, new Set([key]));
-  }
-
-  function unlist(key: string): void {
-    listed?.get(groupOf(key))?.delete(key);
   }
 
   return {
@@ -134,39 +100,22 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       restoreIfEmptied();
       own.delete(key);
       memory.delete(key);
-      unlist(key);
       attempt((found) => found.removeItem(key));
       putBack();
     },
     keys(prefix) {
       restoreIfEmptied();
-      const found: string[] = [];
-      list().forEach((group, name) => {
-        // Pushed one by one, since hundreds of thousands of arguments exhaust the stack.
-        if (name.startsWith(prefix)) for (const key of group) found.push(key);
-      });
-      return found;
+      const keys = new Set(memory.keys());
+      // Four times as fast as reading each key by its index: 2 ms for 5,000 keys.
+      attempt((found) => Object.keys(found).forEach((key) => void keys.add(key)));
+      return [...keys].filter((key) => key.startsWith(prefix));
     },
     onChange(listener) {
       browser.on('window', 'storage', ({ key }) => {
-        if (typeof key === 'string') {
-          const isThere = read(key) !== undefined;
-          if (isThere) note(key);
-          else {
-            unlist(key);
-            if (read(lifeKey) === life) own.delete(key);
-          }
-        } else restoreIfEmptied();
+        if (typeof key !== 'string') restoreIfEmptied();
+        else if (read(key) === undefined && read(lifeKey) === life) own.delete(key);
         listener(key ?? undefined);
-      });
-      browser.on('window', 'pageshow', ({ persisted }) => {
-        if (persisted) listed = undefined;
       });
     },
   };
-}
-
-/** The group of a key. Callers ask for keys by prefixes that end with a colon. */
-function groupOf(key: string): string {
-  return key.slice(0, key.lastIndexOf(':') + 1);
 }

@@ -167,7 +167,7 @@ function createWebClient(
     calledAtMs,
     lifecycle,
     randomBytes,
-    turn: createSendingTurn(browser, storage, browser, randomBytes),
+    turn: createSendingTurn(browser),
     warn: browser.warn,
   });
 }
