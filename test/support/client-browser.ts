@@ -2,7 +2,8 @@
 // browsers of other tests, this one can be made to refuse, to crash and to wait.
 
 import { webcrypto } from 'node:crypto';
-import type { FetchResponse, PageEvent, WebStorage, Window } from '../../src/libraries/client/web/browser.js';
+import type { FetchResponse } from '../../src/libraries/client/core/fetching.js';
+import type { PageEvent, WebStorage, Window } from '../../src/libraries/client/web/browser.js';
 import {
   createTestClock,
   createTestServer,

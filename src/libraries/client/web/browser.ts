@@ -2,6 +2,8 @@
 // even if a page replaces them later. A page may replace everything else, and the browser may deny it (a sandboxed frame has no storage).
 // Nothing here throws, unless its comment says so.
 
+import type { FetchResponse } from '../core/fetching.js';
+
 /** The window or its substitute. Every property may be absent. It is passed in, never taken from the global scope. */
 export type Window = {
   readonly document?: PageDocument;
@@ -54,12 +56,6 @@ export type WebStorage = {
 
 export type LockManager = {
   request(name: string, work: () => Promise<void>): Promise<unknown>;
-};
-
-export type FetchResponse = {
-  readonly status: number;
-  readonly headers: { get(name: string): string | null };
-  text(): Promise<string>;
 };
 
 /** For a `storage` event: what another tab changed. For `pageshow`: whether the page comes from the browser's cache. */

@@ -2,16 +2,10 @@
 // missing. A text body without further headers needs no preflight.
 
 import type { Transport, TransportAnswer } from '../core/adapters.js';
+import { fetchAnswer } from '../core/fetching.js';
 import { clientLimits, requestMs } from '../core/limits.js';
 import { utf8Bytes } from '../core/text.js';
-import type { Browser, FetchResponse } from './browser.js';
-
-const noAnswer: TransportAnswer = { status: 0, body: '' };
-
-async function readResponse(response: FetchResponse): Promise<TransportAnswer> {
-  const retryAfter = response.headers.get('Retry-After') ?? undefined;
-  return { status: response.status, body: await response.text(), retryAfter };
-}
+import type { Browser } from './browser.js';
 
 export function createTransport(browser: Browser): Transport {
   /** Bytes under way in requests that outlive the page; browsers allow 64 KiB in total. */
@@ -23,34 +17,16 @@ export function createTransport(browser: Browser): Transport {
     timeoutMs: number,
     keepalive: boolean,
   ): Promise<TransportAnswer> {
-    const abort = browser.newAbort();
     const bytes = keepalive ? utf8Bytes(body) : 0;
-    let cancel: (() => void) | undefined;
     keptBytes += bytes;
-    try {
-      if (browser.fetch === undefined) return noAnswer;
-      const timedOut = new Promise<TransportAnswer>((resolve) => {
-        cancel = browser.setTimer(timeoutMs, () => {
-          resolve(noAnswer);
-          abort?.abort();
-        });
-      });
-      // The options inherit nothing: a property that a page has added to every object would count as an option.
-      const options = Object.assign(Object.create(null), {
-        method: 'POST',
-        body,
-        keepalive,
-        credentials: 'omit',
-        signal: abort?.signal,
-      });
-      return await Promise.race([browser.fetch(url, options).then(readResponse), timedOut]);
-    } catch {
-      // No network, blocked, or aborted: the library will send it again.
-      return noAnswer;
-    } finally {
-      cancel?.();
-      keptBytes -= bytes;
-    }
+    const ask = async (signal: unknown) => {
+      const options = { method: 'POST', body, keepalive, credentials: 'omit', signal };
+      // They inherit nothing: a property that a page has added to every object would count as an option.
+      return browser.fetch?.(url, Object.assign(Object.create(null), options));
+    };
+    const answer = await fetchAnswer(ask, browser, timeoutMs, browser.newAbort());
+    keptBytes -= bytes;
+    return answer;
   }
 
   function fits(body: string): boolean {
