@@ -1,6 +1,5 @@
 // Android's property maps: a Map or an object. All values of an event's properties become text.
 
-import { clientLimits } from '../core/limits.js';
 import type { Properties } from '../core/messages.js';
 import { define } from '../core/sanitize.js';
 
@@ -40,16 +39,10 @@ function toObject(entries: readonly Entry[], warn: Warn): Properties {
   let dropped = 0;
   for (const [key, value] of entries) {
     const text = toText(key);
-    if (typeof text === 'string') {
-      define(object, text, value);
-    } else {
-      dropped++;
-      if (dropped > clientLimits.propertiesDroppedMax) continue;
-      warn('a property is dropped: its key is neither a number nor a string.');
-    }
+    if (typeof text === 'string') define(object, text, value);
+    else dropped++;
   }
-  const untold = dropped - clientLimits.propertiesDroppedMax;
-  if (untold > 0) warn(`${untold} more properties are dropped for their keys.`);
+  if (dropped > 0) warn(`properties are dropped: ${dropped} of their keys are neither numbers nor strings.`);
   return object;
 }
 

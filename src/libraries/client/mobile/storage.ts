@@ -18,11 +18,6 @@ const writeMsMax = 10_000;
 const writesAtOnce = 20;
 const [retryMsMin, retryMsMax] = [1_000, 60_000];
 
-/**
- * How many removals of messages may wait while the device accepts no writes. Beyond that, the earliest of these messages may be sent again.
- */
-const changesMax = 20_000;
-
 export type LoadedStorage = KeyValueStorage & {
   /** Reads the device; settles once that was tried. Never rejects. To be called once. */
   load(device: DeviceStorage | null | undefined): Promise<void>;
@@ -44,6 +39,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
   const single = new Set<string>();
   const known = new Set<string>();
   let retryMs = retryMsMin;
+  let isRetryDue = false;
   let warned = false;
 
   function warnOnce(line: string): void {
@@ -70,27 +66,17 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     write();
   }
 
-  /** Whether the device is to have the key. */
+  /** Whether a change of the key is to be written. What the device never had need not be removed. */
   function isWritten(key: string): boolean {
-    return device !== undefined && (state === 'unreadable' ? known.has(key) : true);
+    if (state === 'loading') return true;
+    if (device === undefined) return false;
+    return state === 'unreadable' ? known.has(key) : texts.has(key) || touched.has(key);
   }
 
   function noteChange(key: string): void {
-    if (state !== 'loading' && !isWritten(key)) return;
-    // The device never had the key, so there is nothing to remove.
-    if (state === 'loaded' && !texts.has(key) && !touched.has(key)) changed.delete(key);
+    if (!isWritten(key)) failed.delete(key);
     else if (!failed.has(key)) changed.add(key);
-    if (changed.size + failed.size > changesMax) forgetRemovals();
     write();
-  }
-
-  function forgetRemovals(): void {
-    for (const keys of [failed, changed]) {
-      for (const key of keys) {
-        if (changed.size + failed.size <= changesMax / 2) return;
-        if (key.includes(':q:') && !texts.has(key)) keys.delete(key);
-      }
-    }
   }
 
   /** Starts as many writes as may run at once. */
@@ -105,37 +91,40 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
 
   async function writeOne(to: DeviceStorage, key: string): Promise<void> {
     changed.delete(key);
+    const mayBeThere = state === 'unreadable' || touched.has(key);
     touched.add(key);
     writing.add(key);
     const text = texts.get(key);
     // Started at once, since the app may end.
-    const written = (async () => (text === undefined ? to.removeItem(key) : to.setItem(key, text)))();
-    const inTime = withinMs(clock, writeMsMax, written).then(
-      () => true,
-      () => false,
+    const written = (async () => (text === undefined ? to.removeItem(key) : to.setItem(key, text)))().then(
+      () => 'done',
+      () => 'refused',
     );
-    if (await inTime) {
+    const outcome = await withinMs(clock, writeMsMax, written).catch(() => 'late');
+    if (outcome === 'done') {
       retryMs = retryMsMin;
       if (text === undefined && !texts.has(key)) touched.delete(key);
     } else {
-      if (failed.size === 0) retryLater();
-      failed.add(key);
+      if (outcome === 'refused' && !mayBeThere) touched.delete(key);
+      if (isWritten(key)) retryLater(key);
       // If this write ends after all, it may have overwritten a newer text.
-      void written.then(
-        () => {
-          touched.add(key);
-          noteChange(key);
-        },
-        () => {},
-      );
+      void written.then((late) => {
+        if (late === 'refused') return;
+        touched.add(key);
+        noteChange(key);
+      });
       warnOnce('the storage refuses a write: it is retried while the app runs.');
     }
     writing.delete(key);
     write();
   }
 
-  function retryLater(): void {
+  function retryLater(key: string): void {
+    failed.add(key);
+    if (isRetryDue) return;
+    isRetryDue = true;
     clock.setTimer(retryMs, () => {
+      isRetryDue = false;
       for (const key of failed) changed.add(key);
       failed.clear();
       write();
