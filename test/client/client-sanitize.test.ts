@@ -8,7 +8,6 @@ import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import {
   autocaptureRules,
   checkEventName,
-  checkIdentity,
   checkProperties,
   eventRules,
   mergeProperties,
@@ -66,20 +65,6 @@ test('an event has a name of 1 to 255 whole characters, or is dropped with a war
     }),
     runs,
   );
-});
-
-test('an identity has 1 to 254 characters', () => {
-  for (const [length, good] of [
-    [253, true],
-    [254, true],
-    [255, false],
-  ] as const) {
-    for (const character of ['x', '😀']) {
-      const identity = character.repeat(length);
-      const { result } = warningsOf((warn) => checkIdentity(identity, [], warn));
-      assert.equal(result, good ? identity : undefined, `${length}`);
-    }
-  }
 });
 
 const anyValue = fc.oneof(

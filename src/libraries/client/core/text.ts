@@ -10,7 +10,7 @@ export function cutToCodePoints(text: string, max: number): string {
   if (text.length <= max) return text;
   let units = 0;
   for (let count = 0; count < max && units < text.length; count++) {
-    units += isPair(text, units) ? 2 : 1;
+    units += (text.codePointAt(units) as number) > 0xffff ? 2 : 1;
   }
   return text.slice(0, units);
 }
@@ -19,13 +19,11 @@ export function cutToCodePoints(text: string, max: number): string {
 export function utf8Bytes(text: string): number {
   let bytes = text.length;
   for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit > 0x7ff && !isPair(text, i)) bytes += 2;
-    else if (unit > 0x7f) bytes++;
-    if (isPair(text, i)) {
-      bytes++;
-      i++;
-    }
+    const point = text.codePointAt(i) as number;
+    if (point > 0x7ff) bytes += 2;
+    else if (point > 0x7f) bytes++;
+    // It has two units and four bytes.
+    if (point > 0xffff) i++;
   }
   return bytes;
 }
@@ -33,10 +31,4 @@ export function utf8Bytes(text: string): number {
 /** Whether a text contains half of a surrogate pair. Such a text is not Unicode, and the server refuses it. */
 export function hasLoneSurrogate(text: string): boolean {
   return /[\ud800-\udfff]/u.test(text);
-}
-
-function isPair(text: string, at: number): boolean {
-  const unit = text.charCodeAt(at);
-  const next = text.charCodeAt(at + 1);
-  return unit >= 0xd800 && unit <= 0xdbff && next >= 0xdc00 && next <= 0xdfff;
 }
