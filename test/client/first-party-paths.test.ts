@@ -1,14 +1,9 @@
 // SDK_PATH and COLLECT_PATH: the client library under names of the site's own, from the script to what is stored.
 
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
 import { describe, test } from 'node:test';
 import { readConfig } from '../../src/config.js';
-import { snippet } from '../../src/libraries/client/web/snippet.js';
-import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { event, request } from '../harness/collect.js';
-import { listen } from '../harness/listen.js';
-import { untilStored } from '../harness/track.js';
 import { ownApi } from '../support/sluice.js';
 
 const sluice = await ownApi({ SDK_PATH: '/assets/app.js', COLLECT_PATH: '/in, /old/in' });
@@ -46,45 +41,6 @@ describe('paths of the site’s own', () => {
       paths.filter((path) => ['/old/in', '/api/collect', '/sdk.js'].includes(path)),
       [],
     );
-  });
-
-  test('are followed by a page with the snippet, in a browser', {
-    skip: withoutBrowser(),
-  }, async (context) => {
-    const lines = snippet({
-      appId: sluice.appId,
-      baseUrl: sluice.baseUrl,
-      script: `${sluice.baseUrl}/assets/app.js`,
-      collectPath: '/in',
-      pageViews: false,
-      intervalMs: 50,
-    });
-    const site = await listen(
-      createServer((_, answer) => {
-        answer.setHeader('content-type', 'text/html');
-        answer.end(
-          `<!doctype html><title>Shop</title><script>${lines}; sluice.track('From a page')</script>`,
-        );
-      }),
-    );
-    const browser = await launchBrowser();
-    context.after(async () => {
-      await browser.close();
-      site.stop();
-    });
-    const page = await browser.newPage();
-    page.setDefaultTimeout(60_000);
-    const asked: string[] = [];
-    page.on('request', (sent) => asked.push(new URL(sent.url()).pathname));
-    await page.goto(site.url);
-    const stored = await untilStored(sluice, sluice.appId, 3);
-    assert.ok(stored.some((row) => row.event === 'From a page'));
-    const warnings: string[] = [];
-    page.on('console', (message) => warnings.push(message.text()));
-    const bad = { baseUrl: sluice.baseUrl, collectPath: 'in' };
-    await page.evaluate(`sluice.load('${sluice.appId}', ${JSON.stringify(bad)})`);
-    assert.match(warnings.join(), /collectPath must be a path/);
-    assert.ok(asked.includes('/in') && !asked.includes('/api/collect'), asked.join(' '));
   });
 });
 
