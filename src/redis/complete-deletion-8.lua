@@ -20,6 +20,6 @@ local weight, account = tonumber(redis.call('HGET', KEYS[6], ARGV[3]) or '0'), s
 redis.call('HDEL', KEYS[6], ARGV[3])
 if redis.call('HINCRBY', KEYS[6], account, 0 - weight) == 0 then redis.call('HDEL', KEYS[6], account) end
 redis.call('HINCRBY', KEYS[6], '', 0 - weight)
-redis.call('SET', KEYS[4], '1')
+redis.call('SET', KEYS[4], ARGV[1])
 if ARGV[4] == '1' then redis.call('SADD', KEYS[5], ARGV[1]) end
 return 1

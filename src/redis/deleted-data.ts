@@ -7,7 +7,7 @@ import type { Log } from '../log.js';
 import { type Redis, type SingleRedis, serversOf } from './client.js';
 import { classifyRedisFault, isTemporary } from './faults.js';
 import { registryKeys } from './keys.js';
-import { takeTurn } from './lease.js';
+import { deleteEqual, takeTurn } from './lease.js';
 
 /**
  * Empties the logs of these servers. If a server refuses the command, this settles too: its operator has forbidden it and is
@@ -30,17 +30,12 @@ const spacingMs = 30_000;
 
 /** Asks for a rewrite of the append-only file if a deletion left something in it. */
 export async function rewriteAppendOnlyFileIfWanted(redis: Redis, log: Log): Promise<void> {
-  if ((await redis.exists(registryKeys.rewriteWanted)) === 0) return;
-  if (!(await takeTurn(redis, registryKeys.rewriteSpacing, spacingMs))) return;
-  // The request is removed first: a deletion during the rewrite makes another one.
-  await redis.del(registryKeys.rewriteWanted);
-  try {
-    const servers = await serversOf(redis);
-    const asked = await Promise.allSettled(servers.map((server) => server.bgrewriteaof()));
-    for (const answer of asked) if (answer.status === 'rejected') throw answer.reason;
-    await emptySlowLogs(servers, log);
-  } catch (error) {
-    await redis.set(registryKeys.rewriteWanted, '1');
-    throw error;
-  }
+  const deleted = await redis.get(registryKeys.rewriteWanted);
+  if (deleted === null || !(await takeTurn(redis, registryKeys.rewriteSpacing, spacingMs))) return;
+  const servers = await serversOf(redis);
+  const asked = await Promise.allSettled(servers.map((server) => server.bgrewriteaof()));
+  for (const answer of asked) if (answer.status === 'rejected') throw answer.reason;
+  await emptySlowLogs(servers, log);
+  // A deletion during the rewrite needs another one.
+  await deleteEqual(redis, registryKeys.rewriteWanted, deleted);
 }

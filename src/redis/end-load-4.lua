@@ -9,7 +9,7 @@
 if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('GET', KEYS[2]) ~= ARGV[1] then return nil end
 local document = redis.call('HGET', KEYS[3], ARGV[3])
 if not document or cjson.decode(document).epoch ~= ARGV[2] then return nil end
-if ARGV[4] == 'restored' then redis.call('SET', KEYS[4], '1') end
+if ARGV[4] == 'restored' then redis.call('SET', KEYS[4], ARGV[1]) end
 redis.call('SET', KEYS[1], ARGV[2])
 redis.call('DEL', KEYS[2])
 return 1

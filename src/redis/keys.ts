@@ -158,7 +158,7 @@ export const registryKeys = {
   erasureGaveWay: '{registry}:erasure_gave_way',
   /** Set of requests for which passes do not rest while they are hidden. */
   erasuresWanted: '{registry}:erasures_wanted',
-  /** Present while the append-only file still holds deleted data. */
+  /** Present while the append-only file still holds deleted data: what was deleted last. */
   rewriteWanted: '{registry}:rewrite_wanted',
   /** Held by the process that moves or deletes failed rows. */
   maintenanceLock: '{registry}:failed_rows_lock',
