@@ -28,9 +28,13 @@ local indexed_to = state[6] or '0'
 if tonumber(state[4] or '0') > tonumber(indexed_to) then indexed_to = state[4] end
 local count = #ids / id_bytes
 
-local asked = tonumber(call('GET', asked_key) or '0')
-if asked + count > asked_max then return math.max(call('PTTL', asked_key), 1) end
-if asked == 0 then call('SET', asked_key, count, 'PX', 1000) else call('INCRBY', asked_key, count) end
+local asked = call('INCRBY', asked_key, count)
+-- LT: a second that began before Redis's clock was set back does not last longer because of that.
+call('PEXPIRE', asked_key, 1000, 'LT')
+if asked > asked_max then
+  call('DECRBY', asked_key, count)
+  return math.max(call('PTTL', asked_key), 1)
+end
 
 -- No commit was made yet.
 if not state[3] or not state[2] then return { string.rep('0000', count), '-1', '-1', '0', '0', indexed_to } end
