@@ -13,6 +13,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { onlyPrimary, type Primary } from '../redis/take-over.js';
 import { createSpareBuffers } from '../spare-buffers.js';
 import { commitBatches } from '../tuning.js';
+import { inTime } from '../wait.js';
 import { type Group, lettersByGroup, packGroups } from './pack.js';
 
 export type CommitResult =
@@ -155,11 +156,15 @@ export function createAttempts(options: AttemptOptions): Attempts {
       ...packed.tables,
     ];
     crash('commit_packed');
+    const leftMs = () => deadline - performance.now();
+    const maySend = async () =>
+      (await probe.isReachable()) && (primary.id(shard) === checkedPrimary || (await checkPrimary()));
     let sent = false;
-    for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if ((await probe.isReachable()) && (primary.id(shard) === checkedPrimary || (await checkPrimary()))) {
+    while (leftMs() > 0) {
+      // These may wait for a silent server longer than the commit may.
+      if (await inTime(maySend(), leftMs(), false)) {
         if (sent) commitRepeats.inc();
-        const reply = await attempt(args, left);
+        const reply = await attempt(args, leftMs());
         if (reply.kind === 'answer') {
           // Redis has read all of the only copy. Of several, one may still be on its way.
           if (!sent) for (const buffer of packed.buffers) spares.give(buffer);
