@@ -14,7 +14,7 @@ import {
   type WorkerOptions,
 } from '../src/packages/bullmq.js';
 import type { Redis } from '../src/redis/client.js';
-import { type Segment, shardKeys, shardTag } from '../src/redis/keys.js';
+import { type Segment, shardTag } from '../src/redis/keys.js';
 import { repeat } from '../src/repeat.js';
 import { lockChecksEveryMsMax } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
@@ -28,7 +28,7 @@ export const tickTurnMs = 200;
 /** How long a worker's ticks pause after one that failed or found an emptied Redis, since each of them logs that. */
 export const tickRestMs = 1_000;
 /** How long a tick is remembered, for everything that checks whether ticks are still running. */
-const tickRememberedMs = 2_000;
+export const tickRememberedMs = 2_000;
 /** A worker checks this often whether deletions are pending, which costs one command. */
 export const deletionsCheckedEveryMs = 250;
 /** How long that check pauses while all of them wait for ClickHouse servers. */
@@ -178,8 +178,4 @@ export async function undoEffectsOfWrongClocks(
   const ids = await redis.zrangebyscore(queue.toKey('delayed'), dueLate, '+inf', 'LIMIT', 0, 100);
   // Another worker may have done it first.
   for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
-}
-
-export async function recordTick(redis: Redis, shard: number): Promise<void> {
-  await redis.set(shardKeys.ticked(shard), '1', 'PX', tickRememberedMs);
 }

@@ -1,5 +1,4 @@
-// What a worker does for one shard: its ticks, its store jobs and its upkeep. Workers take turns at ticks, so one that is killed or
-// stopped does not hold them up.
+// What a worker does for one shard: its ticks, its store jobs and its upkeep.
 
 import { ClickHouseSetBack, serversOf } from '../src/clickhouse/servers.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
@@ -11,7 +10,7 @@ import { createKeyFilter } from './key-filter.js';
 import { KeyIndexIncomplete } from './late-repeats.js';
 import { serveQueue, storeQueueName } from './queues.js';
 import { maySkipMarkerCheck, storeSegment } from './store.js';
-import { repeatTicks, tick } from './tick.js';
+import { repeatTicks } from './tick.js';
 
 /** Starts the ticks and the store jobs of a shard. */
 export function serveShard(context: WorkerContext, shard: number) {
@@ -52,29 +51,27 @@ export function serveShard(context: WorkerContext, shard: number) {
   worker.on('failed', (job, error) =>
     log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error }, 'job failed'),
   );
-  const runTick = () =>
-    tick({
-      redis,
-      storeQueue: queue,
-      shard,
-      epoch,
-      segmentAgeMsMax: config.segmentAgeMsMax,
-      // Without jobs, segments are sealed and then wait.
-      jobsMax: whyToWait() ? 0 : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
-      store,
-      crash,
-      log,
-    });
-  const ageClaims = createClaimAging({ redis, shard, claimBytesMax: config.claimBytesMax / shards });
-  const compressWaiting = createCompressor({ redis, shard, crash });
-  const stopTicking = repeatTicks({ redis, shard, run: runTick, log });
+  const stopTicking = repeatTicks({
+    redis,
+    storeQueue: queue,
+    shard,
+    epoch,
+    segmentAgeMsMax: config.segmentAgeMsMax,
+    // Without jobs, segments are sealed and then wait.
+    jobsMax: () => (whyToWait() ? 0 : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses)),
+    store,
+    crash,
+    log,
+  });
+  const moveClock = createClaimAging({ redis, shard, claimBytesMax: config.claimBytesMax / shards });
   return {
     /** Call it once a second. */
-    upkeep: async () => {
-      if ((await ageClaims())?.wantsIndex) wantsIndex = true;
+    ageClaims: async () => {
+      if ((await moveClock())?.wantsIndex) wantsIndex = true;
       if ((await redis.hexists(shardKeys.state(shard), 'keys_rebuild')) === 1) wantsIndex = true;
-      await compressWaiting();
     },
+    /** Call it once a second. */
+    compressWaiting: createCompressor({ redis, shard, crash }),
     /** Call it often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
     indexKeysIfWanted: async () => {
       if (!wantsIndex || whyToWait()) return;

@@ -1,36 +1,44 @@
 // The tick of a shard: seals open segments that are old enough, makes a job for each of the oldest outstanding segments, and
-// retries failed jobs. Running it twice, or in two processes at once, does no harm.
+// retries failed jobs. Workers take turns at ticks, so that one which is killed does not hold them up. Running a tick twice, or in two
+// processes at once, does no harm.
 
 import type { Queue } from '../src/packages/bullmq.js';
 import { classifyRedisFault } from '../src/redis/faults.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
-import { takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { repeat } from '../src/repeat.js';
 import type { ShardContext } from './context.js';
-import { recordTick, storeJobId, storeJobOptions, tickEveryMs, tickRestMs, tickTurnMs } from './queues.js';
+import {
+  storeJobId,
+  storeJobOptions,
+  tickEveryMs,
+  tickRememberedMs,
+  tickRestMs,
+  tickTurnMs,
+} from './queues.js';
 
 export type TickOptions = Omit<ShardContext, 'clickhouse'> & {
   readonly storeQueue: Queue;
   readonly epoch: string;
   readonly segmentAgeMsMax: number;
-  /** How many segments get jobs at one time. */
-  readonly jobsMax: number;
+  /** How many segments get jobs now. */
+  readonly jobsMax: () => number;
   /** Stores a segment directly, without a job. */
   readonly store: (segment: Segment) => Promise<unknown>;
 };
 
 /**
- * Settles when the segments are sealed and their jobs are in the queue, with whether Redis holds this deployment. If it does not,
- * nothing is done.
+ * Settles when the segments are sealed and their jobs are in the queue, or when it is another process's turn. Settles with false, and does
+ * nothing, if Redis does not hold this deployment.
  */
 export async function tick(options: TickOptions): Promise<boolean> {
   const { redis, shard } = options;
+  const { state, segments: outstanding, tickTurn, ticked } = shardKeys;
   const members = await runScript(
     redis,
-    scripts.seal,
-    [shardKeys.state(shard), shardKeys.segments(shard)],
-    [options.epoch, options.segmentAgeMsMax, options.jobsMax],
+    scripts.tick,
+    [state, outstanding, tickTurn, ticked].map((key) => key(shard)),
+    [options.epoch, options.segmentAgeMsMax, options.jobsMax(), tickTurnMs, tickRememberedMs],
   );
   if (members === null) {
     options.log.error(
@@ -39,6 +47,7 @@ export async function tick(options: TickOptions): Promise<boolean> {
     );
     return false;
   }
+  if (!Array.isArray(members)) return true;
   const segments = (members as string[]).map(segmentOfMember);
   options.crash('segments_sealed');
   try {
@@ -65,8 +74,7 @@ async function storeWithoutJobs({ store }: TickOptions, segments: readonly Segme
   if (faults.length > 0) throw faults[0];
 }
 
-async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segments: Segment[]): Promise<void> {
-  await recordTick(redis, shard);
+async function addJobs({ storeQueue, crash }: TickOptions, segments: Segment[]): Promise<void> {
   if (segments.length === 0) return;
 
   await storeQueue.addBulk(
@@ -81,26 +89,20 @@ async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segment
   if ((await storeQueue.getFailedCount()) > 0) await storeQueue.retryJobs({ state: 'failed' });
 }
 
-export type TicksOptions = Pick<TickOptions, 'redis' | 'shard' | 'log'> & {
-  /** Settles with whether Redis holds this deployment. */
-  readonly run: () => Promise<boolean>;
-};
-
 /**
- * Has this process take turns with others at the ticks of a shard. They are not BullMQ jobs, which cost ten times as much: four ticks a
- * second took 2 % of a core on an idle deployment. The returned function stops them, and settles when the last one has ended.
+ * Repeats the ticks of a shard. They are not BullMQ jobs, which cost ten times as much: four ticks a second took 2 % of a core on an idle
+ * deployment. The returned function stops them, and settles when the last one has ended.
  */
-export function repeatTicks({ redis, shard, run, log }: TicksOptions): () => Promise<void> {
+export function repeatTicks(options: TickOptions): () => Promise<void> {
   let restsUntilMs = 0;
   return repeat({
     work: async () => {
       if (performance.now() < restsUntilMs) return;
-      if (!(await takeTurn(redis, shardKeys.tickTurn(shard), tickTurnMs))) return;
       // If it does not succeed, other processes get the next turns: perhaps only this one cannot reach what a tick needs.
       restsUntilMs = performance.now() + tickRestMs;
-      if (await run()) restsUntilMs = 0;
+      if (await tick(options)) restsUntilMs = 0;
     },
     everyMs: tickEveryMs,
-    failed: (error) => log.warn({ error }, 'a tick failed'),
+    failed: (error) => options.log.warn({ error }, 'a tick failed'),
   }).stop;
 }

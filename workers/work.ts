@@ -23,28 +23,27 @@ export function startWork(context: WorkerContext) {
   const deletionWork = serveDeletions(context, callbackWork.addFirst);
   const queues = [...shardWork, deletionWork, callbackWork];
 
-  async function upkeep(): Promise<void> {
-    await Promise.all(shardWork.map((work) => work.upkeep()));
-    await rewriteAppendOnlyFileIfWanted(redis, log);
-  }
-
   /** Writes the ledger to ClickHouse, and compares it with what is stored. Workers take turns. */
   async function keepBooks(): Promise<void> {
     if (await takeTurn(redis, registryKeys.ledgerTurn, ledgerWrites.turnMs)) await writeMinutes(context);
     await checkIfDue(context);
   }
 
-  // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis, or another server.
-  const every = (everyMs: number, what: string, work: () => Promise<void>) =>
+  // Each runs by itself: a ClickHouse or a master of Redis that does not answer must not delay work that needs only others.
+  const every = (everyMs: number, what: string, work: () => Promise<unknown>) =>
     repeat({
       work,
       everyMs,
       failed: (error) => log.warn({ error }, `${what} failed`),
     });
   const repeated = [
-    every(1_000, 'upkeep', upkeep),
+    ...shardWork.flatMap(({ ageClaims, compressWaiting, indexKeysIfWanted }) => [
+      every(1_000, 'the ageing of claims', ageClaims),
+      every(1_000, 'the compression of waiting segments', compressWaiting),
+      every(200, 'the index of keys', indexKeysIfWanted),
+    ]),
+    every(1_000, 'the rewriting of the append-only file', () => rewriteAppendOnlyFileIfWanted(redis, log)),
     every(1_000, 'the copying to ClickHouse', () => writeSecondCopies(context)),
-    ...shardWork.map(({ indexKeysIfWanted }) => every(200, 'the index of keys', indexKeysIfWanted)),
     every(deletionsCheckedEveryMs, 'the check for pending deletions', deletionWork.addRoundIfPending),
     every(retentionCheckedEveryMs, 'the deletion of expired rows', () => expireRowsIfDue(context)),
     every(1_000, 'the ledger', keepBooks),

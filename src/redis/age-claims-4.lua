@@ -1,5 +1,7 @@
+#!lua flags=allow-oom
 -- Lets a shard's claims age: moves their clock, decides which claims have expired, and removes those from some buckets;
--- each call continues with the next buckets. Kept answers of processes age by the same clock.
+-- each call continues with the next buckets. Kept answers of processes age by the same clock. Allowed when Redis is full, since what has
+-- expired makes room.
 --
 -- Only this script moves the clock, by the time that has passed for both the caller and Redis. So claims age neither when
 -- Redis's clock jumps nor while no worker runs. A claim never expires before its segment is stored and its key is in the

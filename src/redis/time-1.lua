@@ -1,6 +1,6 @@
--- The clock of the server that holds a shard: each server of a cluster has its own.
+-- The clock of the server that has a key: each server of a cluster has its own.
 --
--- KEYS  1  state of the shard (hash)
+-- KEYS  1  the key
 -- Returns seconds and microseconds, as TIME does.
 
 return redis.call('TIME')

@@ -31,7 +31,7 @@ const eventsView = 'src/clickhouse/migrations/0017_create_events_view.sql';
 const moveRows = 'src/clickhouse/move-rows.js';
 const replicas = 'src/redis/replicas.js';
 /** Lets workers seal and store what only a cut-off primary has. Else the replicas' confirmation hides what the other patches break. */
-const storesWithoutReplicas: readonly Patch[] = ['seal-2', 'take-turn-1', 'keep-turn-1'].map((script) => [
+const storesWithoutReplicas: readonly Patch[] = ['tick-4', 'take-turn-1', 'keep-turn-1'].map((script) => [
   'src/redis/scripts.js',
   `confirmed('${script}')`,
   `load('${script}')`,
@@ -84,7 +84,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'seals without atomicity',
     patches: [
-      ['src/redis/seal-2.lua', 'if not open_members[member] and #sealed < list_max', 'if #sealed < list_max'],
+      ['src/redis/tick-4.lua', 'if not open_members[member] and #sealed < list_max', 'if #sealed < list_max'],
     ],
     faults: ['script flush'],
     shows: ['lost', 'not drained'],

@@ -22,7 +22,7 @@ import { loadDeployment } from '../../src/operations/deployment.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { storeSegment } from '../../workers/store.js';
-import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { commit, epoch, eventRecord, group, loadShard, sealMembers } from '../support/shard.js';
 import { startStores } from '../support/stores.js';
 
 const log = createLog('test', 'silent');
@@ -30,6 +30,12 @@ const shippedVersions = structuredClone(earlierColumns);
 const known = earlierColumns as Partial<Record<TableName, readonly (readonly string[])[]>>;
 const stores = await startStores();
 const { redis, clickhouse, rowsOf } = stores;
+const config = readConfig({
+  REDIS_URL: stores.redisServer.url,
+  CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+});
+const retrying = { redis, clickhouse, config, log };
+const load = () => loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
 
 beforeEach(async () => {
   await redis.flushall();
@@ -45,10 +51,7 @@ function store(segment: Segment): Promise<string> {
   return storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment);
 }
 
-async function seal(ageMs = 0): Promise<string[]> {
-  const keys = [shardKeys.state(0), shardKeys.segments(0)];
-  return (await runScript(redis, scripts.seal, keys, [epoch, ageMs, 100])) as string[];
-}
+const seal = (ageMs?: number) => sealMembers(redis, ageMs);
 
 const user: Readonly<Record<string, string>> = {
   app_id: '"1000000001"',
@@ -109,7 +112,7 @@ test('rows that waited for a newer version are stored under the columns that the
 test('a failed row of an earlier version is kept under its user and retried with its own columns', async () => {
   // A deployment is created only where nothing is stored.
   for (const table of tables) await clickhouse.command({ query: `TRUNCATE TABLE ${storedTable(table)}` });
-  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  await load();
   const before = currentVersionOf('events');
   const order = reversed('events');
   known.events = [...(known.events ?? []), order];
@@ -124,11 +127,7 @@ test('a failed row of an earlier version is kept under its user and retried with
     query: `ALTER TABLE failed_events UPDATE row = replaceOne(row, '"bad"', '7') WHERE table_name != ''`,
     clickhouse_settings: { mutations_sync: '2' },
   });
-  const config = readConfig({
-    REDIS_URL: stores.redisServer.url,
-    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
-  });
-  assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
+  assert.deepEqual(await retryFailed(retrying), { retried: 1, left: 0 });
   assert.deepEqual(await rowsOf('SELECT identity FROM events WHERE user_id = 7'), [['eve@example.com']]);
 });
 
@@ -149,7 +148,7 @@ test('rows of a newer version wait for a worker of that version', async () => {
 });
 
 test('a retry leaves failed rows of a newer version where they are', async () => {
-  await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+  await load();
   const row = `[${valuesOf('events', reversed('events'))},1,1795255200123456,1,"1795255200.123"]\n`;
   await clickhouse.insert({
     table: 'failed_events',
@@ -157,11 +156,7 @@ test('a retry leaves failed rows of a newer version where they are', async () =>
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0, log_comment: 'store asked test' },
   });
-  const config = readConfig({
-    REDIS_URL: stores.redisServer.url,
-    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
-  });
-  assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 0, left: 1 });
+  assert.deepEqual(await retryFailed(retrying), { retried: 0, left: 1 });
 });
 
 test('a segment of a newer version is not listed while it is open, and ends at a fence', async () => {

@@ -133,7 +133,14 @@ test('a new primary grants nothing that the former one may grant at the same tim
   await assert.rejects(takeTurn(processOfFormer, 'turn', 10), NotOnReplicas);
   const jobs: unknown[] = [];
   const storeQueue = { addBulk: async (some: unknown[]) => jobs.push(...some) } as unknown as Queue;
-  const ticking = { redis: processOfFormer, storeQueue, shard: 0, epoch, segmentAgeMsMax: 0, jobsMax: 10 };
+  const ticking = {
+    redis: processOfFormer,
+    storeQueue,
+    shard: 0,
+    epoch,
+    segmentAgeMsMax: 0,
+    jobsMax: () => 10,
+  };
   const store = async () => jobs.push('stored');
   await assert.rejects(tick({ ...ticking, store, crash: () => undefined, log }), NotOnReplicas);
   assert.deepEqual(jobs, [], 'records that may be lost are not stored');

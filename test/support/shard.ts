@@ -3,7 +3,6 @@
 import { createHash } from 'node:crypto';
 import { after } from 'node:test';
 import type { Redis } from 'ioredis';
-import { tables } from '../../src/contract/records.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
 import { type CommitterOptions, createCommitter } from '../../src/ingest/commit.js';
 import { uniqueEventId } from '../../src/ingest/event-id.js';
@@ -21,7 +20,7 @@ import type { Submission } from '../../src/ingest/submission.js';
 import { createLog } from '../../src/log.js';
 import type { Suppressions } from '../../src/privacy/suppression/suppressions.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
-import { type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { keysOfSegment, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, type Script, scripts } from '../../src/redis/scripts.js';
 import { startStore } from './stores.js';
 
@@ -103,11 +102,21 @@ export async function startCommitter(over: Partial<CommitterOptions> = {}) {
   return { redis, committer, submit };
 }
 
-/** Seals the open segments of at least this age; settles with all outstanding ones, the oldest first. */
-export async function sealAll(redis: Redis, ageMs = 0): Promise<Segment[]> {
-  const keys = [shardKeys.state(0), shardKeys.segments(0)];
-  const members = await runScript(redis, scripts.seal, keys, [epoch, ageMs, 1_000, ...tables]);
-  return (members as string[]).map(segmentOfMember);
+/** Seals the open segments of at least this age; settles with the members of outstanding ones, the oldest first. */
+export async function sealMembers(redis: Redis, ageMs = 0, listMax = 1_000): Promise<string[]> {
+  const { state, segments, tickTurn, ticked } = shardKeys;
+  await redis.del(tickTurn(0));
+  const keys = [state, segments, tickTurn, ticked].map((key) => key(0));
+  return (await runScript(redis, scripts.tick, keys, [epoch, ageMs, listMax, 1, 1])) as string[];
+}
+
+export async function sealAll(redis: Redis, ageMs?: number): Promise<Segment[]> {
+  return (await sealMembers(redis, ageMs)).map(segmentOfMember);
+}
+
+/** Forgets a segment, as if it were stored. Settles with 1 if it was outstanding, else 0. */
+export function forget(redis: Redis, member: string): Promise<unknown> {
+  return runScript(redis, scripts.forget, keysOfSegment(0, segmentOfMember(member)), [member]);
 }
 
 let sequence = 0;
