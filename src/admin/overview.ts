@@ -14,7 +14,7 @@ import type { AdminContext } from '../operations/context.js';
 import { readDeletions, readLostMembers, readPendingIds } from '../privacy/deletion/request.js';
 import { secondsOverdue } from '../privacy/retention/due.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
-import { registryKeys, shardKeys } from '../redis/keys.js';
+import { registryKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
 import {
   accountNamed,
@@ -102,7 +102,7 @@ function amountOf(count: number, what: string): string {
  * The problems of shards without a working worker. Each shard has its own ticks; one that pauses for a moment, or has nothing to do, is not
  * a problem.
  */
-function withoutWorker(shards: readonly Shard[]): string[] {
+function withoutWorker(shards: readonly Backlog[]): string[] {
   if (shards.every(({ works }) => !works)) return ['no worker is running, so records are accepted but wait'];
   const idle = shards.flatMap(({ works, oldestMs }, shard) =>
     works || oldestMs < overview.tickMissedMs ? [] : [shard],
@@ -187,17 +187,8 @@ export async function readRejectionsOf(
   return readRejections(clickhouse, appId, span, Date.now());
 }
 
-type Shard = Backlog & { readonly works: boolean };
-
-function readShards({ redis }: AdminContext, count: number): Promise<Shard[]> {
-  const read = async (shard: number): Promise<Shard> => {
-    const [backlog, ticked] = await Promise.all([
-      readBacklog(redis, shard),
-      redis.exists(shardKeys.ticked(shard)),
-    ]);
-    return { ...backlog, works: ticked === 1 };
-  };
-  return Promise.all(Array.from({ length: count }, (_, shard) => read(shard)));
+function readShards({ redis }: AdminContext, count: number): Promise<Backlog[]> {
+  return Promise.all(Array.from({ length: count }, (_, shard) => readBacklog(redis, shard)));
 }
 
 type ClickHouseFacts = NonNullable<AdministrationAnswers['showDeployment']['clickhouse']>;

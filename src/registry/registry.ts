@@ -50,7 +50,9 @@ export async function readChanges(redis: Redis): Promise<{ version: string; endi
 
 /** Milliseconds since 1970 by Redis's clock, so that keys and invitations expire for all processes at once. */
 export async function readTime(redis: Redis): Promise<number> {
-  const [seconds, micros] = await redis.time();
+  // On a cluster the command TIME could go to another server, even to one that is away.
+  const time = await runScript(redis, scripts.time, [registryKeys.epoch], []);
+  const [seconds, micros] = time as [string, string];
   return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
 }
 

@@ -17,7 +17,7 @@ import {
   submitAccepted,
   untilComplete,
 } from '../harness/deletion.js';
-import { assertAnsweredInTime, assertKept, newProducer } from '../harness/fault-checks.js';
+import { assertAnsweredInTime, assertKept, newProducer, readMetric } from '../harness/fault-checks.js';
 import { post, postInTime } from '../harness/ingestion.js';
 import { countOutcomes, type Load, type Producer, startLoad, whileRunning } from '../harness/load.js';
 import { ask, type RedisClusterHandle, startRedisCluster } from '../harness/redis-cluster.js';
@@ -293,6 +293,9 @@ test('a worker that starts while a master is silent stores the segments on the o
         `shard ${shard} is stored`,
       );
     }
+    // The metrics of the other shards are shown meanwhile.
+    for (let times = 0; times < 2; times += 1)
+      assert.equal(await readMetric(sluice.api[0] as ApiHandle, 'sluice_backlog_segments'), 0);
   } finally {
     process.kill(silent.pid, 'SIGCONT');
     for (const worker of sluice.workers) worker.sigcont();

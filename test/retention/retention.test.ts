@@ -654,7 +654,7 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
 
   const withClock = (ms: number) => ({
     clickhouse,
-    redis: { time: async () => [ms / 1000, 0] } as unknown as Redis,
+    redis: { evalsha: async () => [ms / 1000, 0] } as unknown as Redis,
   });
   const nowMs = Math.floor(Date.now() / 1000) * 1000;
   const [ahead, behind] = [nowMs + 400 * dayMs, nowMs - 400 * dayMs];
