@@ -313,8 +313,10 @@ export const witnesses = {
 /** Metrics of one host's processes. */
 export const sharedMetrics = {
   writeEveryMs: 2_000,
-  /** A process that has not written for this long does not count. */
+  /** A process that has not written for this long, while the one that is asked did, has ended. */
   staleMs: 10_000,
+  /** Redis forgets the metrics of a host this long after its last process has ended. */
+  keptMs: 60 * 60_000,
 } as const;
 
 /**

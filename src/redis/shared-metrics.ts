@@ -1,5 +1,6 @@
-// The metrics of all processes of a host. Each process writes its own to Redis every two seconds, and the process that is
-// asked adds them up. While Redis is away it answers with its own only.
+// The metrics of all processes of a host. Each process writes its own to Redis every two seconds, and the process that is asked adds them
+// up. While Redis is away, and after that until all have written again, those that were read or written before count: a counter that falls
+// for a moment would look like a restart.
 
 import { hostname } from 'node:os';
 import type { Log } from '../log.js';
@@ -10,15 +11,19 @@ import { sharedMetrics } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
 
-type Shared = { readonly atMs: number; readonly metrics: MetricObject[] };
+/** `beforeMs`: when the process had written the time before, or when it began. */
+type Shared = { readonly atMs: number; readonly beforeMs: number; readonly metrics: MetricObject[] };
 
 /** Starts sharing this process's metrics. The returned function stops that and removes them. */
 export function shareMetrics(redis: Redis, processName: string, log: Log): () => Promise<void> {
   const key = registryKeys.metrics(hostname());
+  let beforeMs = Date.now();
   const share = async () => {
-    const shared: Shared = { atMs: Date.now(), metrics: await processRegistry.getMetricsAsJSON() };
+    const atMs = Date.now();
+    const shared: Shared = { atMs, beforeMs, metrics: await processRegistry.getMetricsAsJSON() };
     await redis.hset(key, processName, JSON.stringify(shared));
-    await redis.pexpire(key, sharedMetrics.staleMs);
+    await redis.pexpire(key, sharedMetrics.keptMs);
+    beforeMs = atMs;
   };
   const { stop } = repeat({
     work: share,
@@ -32,18 +37,22 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
   };
 }
 
+/** The others' metrics as they were read last. */
+let known: MetricObject[][] = [];
+
 /** The metrics of all processes of this host in Prometheus's text format. */
 export async function readSharedMetrics(redis: Redis, processName: string): Promise<string> {
   const own = await processRegistry.getMetricsAsJSON();
-  const others = await redis
-    .hgetall(registryKeys.metrics(hostname()))
-    .then((shared) =>
-      Object.entries(shared)
-        .filter(([name]) => name !== processName)
-        .map(([, text]) => JSON.parse(text) as Shared)
-        .filter(({ atMs }) => Date.now() - atMs < sharedMetrics.staleMs)
-        .map(({ metrics }) => metrics),
-    )
-    .catch((): MetricObject[][] => []);
-  return AggregatorRegistry.aggregate([own, ...others]).metrics();
+  known = await redis.hgetall(registryKeys.metrics(hostname())).then(
+    (texts) => {
+      const shared = new Map(
+        Object.entries(texts).map(([name, text]) => [name, JSON.parse(text) as Shared] as const),
+      );
+      const sinceMs = (shared.get(processName)?.beforeMs ?? 0) - sharedMetrics.staleMs;
+      shared.delete(processName);
+      return [...shared.values()].filter(({ atMs }) => atMs > sinceMs).map(({ metrics }) => metrics);
+    },
+    () => known,
+  );
+  return AggregatorRegistry.aggregate([own, ...known]).metrics();
 }

@@ -1,8 +1,13 @@
 // What a worker reports over HTTP to the probes of a container and to the scraper of metrics.
 
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import { test } from 'node:test';
+import { Counter, Registry } from '../../src/packages/prom-client.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { readSharedMetrics } from '../../src/redis/shared-metrics.js';
 import { freePort } from '../harness/free-port.js';
+import { connectTestRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
 import { track } from '../harness/track.js';
 import { until } from '../harness/wait.js';
@@ -38,6 +43,28 @@ test('shows its own metrics, which the API process then leaves out', async () =>
   assert.match(text, /^sluice_records_accepted_total\{endpoint="track"\} 1$/m);
   assert.doesNotMatch(text, /^sluice_insert_rows_total\{/m);
   await sharing.stop();
+});
+
+test('metrics of other processes count while Redis is away, and afterwards until all have written again', async () => {
+  const redis = connectTestRedis(sluice.redisUrl);
+  const registry = new Registry();
+  new Counter({ name: 'told_total', help: 'Told.', registers: [registry] }).inc(7);
+  const metrics = await registry.getMetricsAsJSON();
+  const key = registryKeys.metrics(hostname());
+  const nowMs = Date.now();
+  const write = (name: string, agoMs: number, beforeAgoMs: number) =>
+    redis.hset(key, name, JSON.stringify({ atMs: nowMs - agoMs, beforeMs: nowMs - beforeAgoMs, metrics }));
+  const isShown = async () => /^told_total 7$/m.test(await readSharedMetrics(redis, 'asked'));
+  await write('other', 60_000, 62_000);
+  await write('asked', 0, 62_000);
+  assert.equal(await isShown(), true, 'none could write for a minute');
+  redis.disconnect();
+  assert.equal(await isShown(), true, 'Redis is away');
+  await redis.connect();
+  await write('asked', 0, 2_000);
+  assert.equal(await isShown(), false, 'the other has ended');
+  await redis.hdel(key, 'asked', 'other');
+  redis.disconnect();
 });
 
 test('counts quarantined rows of every table from 0', async () => {
