@@ -1,18 +1,11 @@
-// The operations of each platform, by their types and at run time.
+// The operations of each platform, at run time. The build compiles `client-calls.ts`, which holds their types.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { test } from 'node:test';
 import { sluice as web } from 'sluice/client';
 import { sluice as android } from 'sluice/client/android';
 import { sluice as ios } from 'sluice/client/ios';
 import { sluice as reactNative } from 'sluice/client/react-native';
-import { removeTempDir, tempDir } from '../harness/temp-dir.js';
-
-const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 
 type Platform = 'JavaScript' | 'React Native' | 'iOS' | 'Android';
 
@@ -67,37 +60,3 @@ for (const [platform, surface] of surfaces) {
     }
   });
 }
-
-describe('an app that has the package', () => {
-  const calls = join(root, 'test/support/client-calls.ts');
-  let dir: string;
-
-  before(() => {
-    dir = tempDir('app');
-    mkdirSync(join(dir, 'node_modules'));
-    symlinkSync(root, join(dir, 'node_modules/sluice'));
-    writeFileSync(join(dir, 'package.json'), JSON.stringify({ type: 'module' }));
-  });
-
-  after(() => removeTempDir(dir));
-
-  /** The lines in which the compiler finds errors. It has the types of neither Node nor a browser. */
-  function compile(moduleResolution: string): string[] {
-    const compiler = join(root, 'node_modules/typescript/bin/tsc');
-    const module = moduleResolution === 'bundler' ? 'esnext' : moduleResolution;
-    const flags = ['--strict', '--noEmit', '--target', 'es2018', '--lib', 'es2020', '--types', ''];
-    const { stdout } = spawnSync(
-      process.execPath,
-      [compiler, ...flags, '--module', module, '--moduleResolution', moduleResolution, 'app.ts'],
-      { cwd: dir, encoding: 'utf8' },
-    );
-    return stdout.split('\n').filter((line) => line !== '');
-  }
-
-  for (const moduleResolution of ['bundler', 'nodenext']) {
-    test(`compiles correct calls and no wrong one (${moduleResolution})`, () => {
-      copyFileSync(calls, join(dir, 'app.ts'));
-      assert.deepEqual(compile(moduleResolution), []);
-    });
-  }
-});

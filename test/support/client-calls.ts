@@ -1,6 +1,5 @@
 // Calls of the client library's four surfaces, as an app writes them. Nothing here ever runs: it must compile, except the lines below
-// `@ts-expect-error`. Every build compiles this file against the sources, and `client-types.test.ts` as an app would that has installed
-// the package.
+// `@ts-expect-error`. Every build compiles this file; a test of the packages compiles their types as an app would.
 
 import { sluice as web } from 'sluice/client';
 import { type AndroidContext, sluice as android } from 'sluice/client/android';
