@@ -18,6 +18,7 @@ import type { CrashPoint } from '../crash-point.js';
 import { untilTrue } from '../wait.js';
 import { readRow } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { readRowLong } from './long-statement.js';
 import { killMutations, MutationFailed, mutate, type Removal, readUndone, statementFor } from './mutate.js';
 import { realTime } from './progress-deadline.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
@@ -36,17 +37,14 @@ export function readStoredBytes(client: ClickHouseClient, tables: readonly strin
   return readPartBytes(client, tables, 'active');
 }
 
-/** The bytes of a table's parts that have rows which meet a condition. */
-export function readRewrittenBytes(
+/** The bytes of a table's parts that have rows which meet a condition. It may have to be evaluated for every row. */
+export async function readRewrittenBytes(
   client: ClickHouseClient,
   table: string,
   condition: string,
 ): Promise<number> {
-  return readPartBytes(
-    client,
-    [table],
-    `active AND name IN (SELECT DISTINCT _part FROM ${table} WHERE ${condition})`,
-  );
+  const parts = `active AND name IN (SELECT DISTINCT _part FROM ${table} WHERE ${condition})`;
+  return (await readRowLong<PartBytes>(client, partBytes([table], parts))).bytes;
 }
 
 export function readMaskedBytes(
@@ -58,8 +56,12 @@ export function readMaskedBytes(
 }
 
 /** The bytes of the largest part with masked rows. */
-export function readLargestMasked(client: ClickHouseClient, tables: readonly string[]): Promise<number> {
-  return readPartBytes(client, tables, 'active AND has_lightweight_delete', {}, 'max');
+export async function readLargestMasked(
+  client: ClickHouseClient,
+  tables: readonly string[],
+): Promise<number> {
+  const masked = partBytes(tables, 'active AND has_lightweight_delete', 'max');
+  return (await readRow<PartBytes>(client, masked)).bytes;
 }
 
 /** Erases all masked rows of these tables. Rejects with MutationFailed if some are left. */
@@ -127,8 +129,8 @@ export async function endErasing(
   return hasEnded;
 }
 
-/** ClickHouse stops at the next block of rows. */
-const rewritingMsMax = 10_000;
+/** ClickHouse stops at the next block of rows, which takes a busy one longer. Afterwards it would rewrite the whole part. */
+const rewritingMsMax = 30_000;
 
 /** Lets the merges of these tables run again. Does nothing without the privilege, since `endErasing` could not stop them either. */
 export async function resumeMerges(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
@@ -157,13 +159,16 @@ async function readPartBytes(
   tables: readonly string[],
   condition: string,
   settings: object = {},
-  of: 'sum' | 'max' = 'sum',
 ): Promise<number> {
-  const { bytes } = await readRow<{ bytes: number }>(client, {
+  return (await readRow<PartBytes>(client, { ...partBytes(tables, condition), ...settings })).bytes;
+}
+
+type PartBytes = { readonly bytes: number };
+
+function partBytes(tables: readonly string[], condition: string, of: 'sum' | 'max' = 'sum') {
+  return {
     query: `SELECT toFloat64(${of}(bytes_on_disk)) AS bytes FROM system.parts
       WHERE database = currentDatabase() AND table IN {tables:Array(String)} AND ${condition}`,
     query_params: { tables },
-    ...settings,
-  });
-  return bytes;
+  };
 }

@@ -5,8 +5,8 @@
 // when the rounds run. In a later round those rows are gone. Within a round, requests are resolved in passes: each pass resolves the
 // earliest of the requests that may need the same identification, and the remaining ones then do not see what it deletes.
 
-import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { readLong } from '../../clickhouse/long-statement.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-keys.js';
@@ -130,7 +130,7 @@ async function findWaiting(
       ) GROUP BY app_id, user_id`,
   );
   await recordSizes(client, tables, [tables.asked, tables.linked]);
-  const rows = await readRows<{ request: number }>(client, {
+  const rows = await readLong<{ request: number }>(client, {
     query: `SELECT DISTINCT request FROM (
         SELECT a.request AS request, m.first_request AS first_request FROM ${tables.asked} AS a INNER JOIN (
           SELECT i.app_id AS app_id, i.identity AS identity, min(l.first_request) AS first_request
