@@ -117,6 +117,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
     await assertCurrent(redis, context.clickhouse);
     const fences = await takeFences(context);
     const outcomes: ('done' | 'busy')[] = [];
+    const errors: unknown[] = [];
     for (const part of await partsOf(context, retaining)) {
       if (part === 'away') {
         outcomes.push(postpone(context, 'a ClickHouse server is away, or a shard is being moved'));
@@ -126,10 +127,13 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
       const outcome = expireOn(run, part, nowMs, fences).catch(async (error: unknown): Promise<'busy'> => {
         // A round has taken over and dropped the run's tables.
         if (!(await isHeld())) return postpone(context, 'a round of deletions took over');
-        throw error;
+        // A server that fails holds up no other.
+        errors.push(error);
+        return 'busy';
       });
       outcomes.push(await outcome);
     }
+    if (errors.length > 0) throw errors[0];
     return outcomes.includes('busy') ? 'busy' : 'done';
   });
   if (done !== 'locked') return done;

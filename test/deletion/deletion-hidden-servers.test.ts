@@ -12,11 +12,13 @@ import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
 import { namePrefix } from '../../src/privacy/deletion/round-tables.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
+import type { Redis } from '../../src/redis/client.js';
 import { registryKeys, shardOf } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { runDeletionRound } from '../../workers/delete.js';
-import { createTestAccount } from '../harness/accounts.js';
-import { startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { expireRows } from '../../workers/retention.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
   getToken,
   hurryRounds,
@@ -31,6 +33,7 @@ import { maskingEnvironment } from '../harness/environment.js';
 import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until, within } from '../harness/wait.js';
+import { roundOptions } from '../support/deletion-world.js';
 
 const shards = 2;
 let sluice: SluiceHandle;
@@ -164,6 +167,58 @@ test('rows of hidden users are counted nowhere, and stay hidden until they are e
   await untilComplete(sluice, token, requestId, 300_000);
   assert.equal(await maskedRows(), 0);
   await assertHidden();
+});
+
+/** Stops the worker while a round or run of this process uses gates before both servers. */
+async function withGates(
+  work: (redis: Redis, clickhouse: ClickHouseClient, gates: readonly ClickHouseGate[]) => Promise<void>,
+): Promise<void> {
+  const [worker] = sluice.workers;
+  worker?.sigstop();
+  const gates = await Promise.all(sluice.clickhouses.map(({ testerUrl }) => startClickHouseGate(testerUrl)));
+  const clickhouse = connectServers({ urls: gates.map(({ url }) => url), database: sluice.database });
+  try {
+    await withRedis(sluice, async (redis) => {
+      await redis.del(registryKeys.maintenanceLock);
+      await work(redis, clickhouse, gates);
+    });
+  } finally {
+    worker?.sigcont();
+    await clickhouse.close();
+    for (const gate of gates) await gate.close();
+  }
+}
+
+/** An account with a single environment, on each server. */
+async function accountOnEach(): Promise<readonly TestAccount[]> {
+  const accounts: TestAccount[] = [];
+  while (!(accounts[0] && accounts[1])) {
+    const account = await createTestAccount(sluice, 'Narrow', ['Main Production']);
+    accounts[shardOf(account.appIds[0] ?? '', shards)] = account;
+  }
+  return accounts;
+}
+
+test('a run of retention goes on with the next server when one fails', async () => {
+  const accounts = await accountOnEach();
+  const its = accounts.map(({ appIds }) => appIds[0] ?? '');
+  for (const [server, appId] of its.entries()) {
+    await storeLastYear(server, appId);
+    await sluice.admin('environments', 'set', appId, '--retain-days', '30');
+  }
+  const left = async () => {
+    const sql = (appId: string) => `SELECT count() FROM stored_events WHERE app_id = '${appId}'`;
+    return (await Promise.all(its.map((appId, server) => ask(server, sql(appId))))).map(Number);
+  };
+  await withGates(async (redis, clickhouse, [gate]) => {
+    gate?.refuse(({ sql }) => sql.includes('retention_run_'), 241);
+    const context = { ...(await roundOptions(redis, clickhouse)), config: readConfig({}) };
+    await assert.rejects(expireRows(context, Date.now()));
+    assert.deepEqual(await left(), [3, 0]);
+    gate?.pass();
+    assert.equal(await expireRows(context, Date.now()), 'done');
+    assert.deepEqual(await left(), [0, 0]);
+  });
 });
 
 /** What a worker that was killed may leave on a server. */

@@ -1,7 +1,14 @@
 // The set-up of deletion tests: a deployment with two accounts and their tokens. Call it while the test's file is loaded; it ends after
 // the tests.
 
+import assert from 'node:assert/strict';
 import { after } from 'node:test';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { readConfig } from '../../src/config.js';
+import { noCrash } from '../../src/crash-point.js';
+import { createLog } from '../../src/log.js';
+import type { Redis } from '../../src/redis/client.js';
+import { readRegistry } from '../../src/registry/registry.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
@@ -68,4 +75,12 @@ export async function gatedDeletionWorld(options: SluiceOptions = {}) {
     await clickhouse.remove();
   });
   return { ...world, clickhouse, gate };
+}
+
+/** What a round in the test's own process needs. */
+export async function roundOptions(redis: Redis, clickhouse: ClickHouseClient) {
+  const { deployment } = await readRegistry(redis);
+  assert.ok(deployment);
+  const { erasure } = readConfig({});
+  return { ...deployment, redis, clickhouse, erasure, crash: noCrash, log: createLog('test', 'silent') };
 }
