@@ -38,7 +38,6 @@ export const crashPoints = {
     'evidence_kept',
     'found_recorded',
     'keys_kept',
-    'before_mutation',
     'after_mutation',
     'places_emptied',
     'verified',

@@ -212,7 +212,7 @@ export const slowCrashes: ReadonlySet<string> = new Set(
     .map((point) => crashName(point, passings.length)),
 );
 
-/** The steps of a deletion, in their order, at which the test `deletion-crash` kills a worker. */
+/** The steps of a deletion, in their order, at which rounds end in the test `deletion-crash`. */
 export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filter((point) =>
   pointsOfRounds.has(point),
 );

@@ -15,7 +15,6 @@ import { readConfig } from '../../src/config.js';
 import { ConfigError } from '../../src/config-values.js';
 import { StateNotLoaded } from '../../src/contract/errors.js';
 import { callbacks } from '../../src/contract/limits.js';
-import { createLog } from '../../src/log.js';
 import { createAddressCheck } from '../../src/privacy/deletion/callback-addresses.js';
 import { call } from '../../src/privacy/deletion/callback-call.js';
 import { createResolve } from '../../src/privacy/deletion/callback-names.js';
@@ -23,7 +22,6 @@ import { tryCallback } from '../../src/privacy/deletion/callbacks.js';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { readRegistry } from '../../src/registry/registry.js';
 import { callbackJobs } from '../../src/tuning.js';
 import { callbackPauseMs, createWaitingLine } from '../../workers/callback-queue.js';
 import { runDeletionRound } from '../../workers/delete.js';
@@ -36,6 +34,7 @@ import { withRedis } from '../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
+import { roundOptions } from '../support/deletion-world.js';
 import { startDnsServer } from '../support/dns-server.js';
 
 type Received = { readonly request: IncomingMessage; readonly body: string };
@@ -581,15 +580,12 @@ describe('a complete deletion', () => {
     worker.sigstop();
     const requestId = await submitNow(sluice, token, [{ identity: 'emptied' }]);
     await withRedis(sluice, async (redis) => {
-      const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
       const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
       // Redis carries out the commands of a connection in order, so this comes before what the round reads next.
       const crash = (name: string) => {
         if (name === 'targets_purged') void redis.flushall();
       };
-      const log = createLog('test', 'silent');
-      const { erasure } = readConfig({});
-      const options = { redis, clickhouse, shards: 1, epoch, secret, erasure, crash, log };
+      const options = { ...(await roundOptions(redis, clickhouse)), crash };
       await assert.rejects(runDeletionRound(options), StateNotLoaded);
       await clickhouse.close();
     });

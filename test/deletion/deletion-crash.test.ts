@@ -5,10 +5,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { readConfig } from '../../src/config.js';
 import { StateNotLoaded } from '../../src/contract/errors.js';
 import { deletions } from '../../src/contract/limits.js';
-import { createLog } from '../../src/log.js';
 import { readStored } from '../../src/privacy/deletion/fences.js';
 import { type DeletionRequest, readPendingMembers } from '../../src/privacy/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -32,11 +30,17 @@ import {
   untilComplete,
   untilStored,
   withoutRounds,
+  writeHistory,
 } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { gatedDeletionWorld, type Prepared, prepareHistory } from '../support/deletion-world.js';
+import {
+  gatedDeletionWorld,
+  type Prepared,
+  prepareHistory,
+  roundOptions,
+} from '../support/deletion-world.js';
 import { addPending, removePending } from '../support/pending.js';
 import { test } from '../support/test.js';
 import { filesWith, keysWith } from '../support/traces.js';
@@ -102,9 +106,13 @@ async function assertDeleted(
   requestId: string,
   accepted: Readonly<Record<string, number>>,
 ): Promise<void> {
-  markers.push(history.marker);
   await untilStored(sluice);
   assertExact(before, await dumpTables(sluice, earlier), history.identificationsToGo, accepted);
+  await assertOver(history, requestId);
+}
+
+async function assertOver(history: History, requestId: string): Promise<void> {
+  markers.push(history.marker);
   const [left] = await sluice.rows<{ rows: number }>(
     `SELECT count() AS rows FROM deletion_targets WHERE request_id = '${requestId}'`,
   );
@@ -136,47 +144,44 @@ async function crashAt(point: string, prepared: Prepared, killed: Child): Promis
   await assertDeleted(prepared, requestId, accepted);
 }
 
-// Another test kills the worker at the last step, since requests end there.
-const steps = deletionSteps.filter((point) => point !== 'completed');
-
-for (const point of steps) {
-  test(`completes a deletion exactly when the worker is killed at ${point}`, async () => {
-    const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: `${point}:1` })]);
-    await crashAt(point, prepared, killed);
-  });
-}
-
-test('completes a deletion exactly although a round ends at every step of it, one after another', async () => {
-  const prepared = await prepare();
+test('completes deletions exactly although rounds end at every step of them, one after another', async () => {
+  // Another test kills the worker at the last step, since requests end there.
+  const steps = deletionSteps.filter((point) => point !== 'completed');
+  const earlier = await dumpTables(sluice);
+  const histories = new Map<string, History>();
+  for (const point of steps)
+    histories.set(point, await writeHistory(sluice, account, stranger, `${point}@example.com`));
+  await untilStored(sluice);
+  const before = await dumpTables(sluice, earlier);
   survivor.sigstop();
-  const requestId = await submitAccepted(sluice, token, prepared.history.users);
-  const accepted = await prepared.history.returnToService();
+  const requests: [requestId: string, History][] = [];
   const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
   await withRedis(sluice, async (redis) => {
-    const { epoch, secret = '', shards = 1 } = (await readRegistry(redis)).deployment ?? { epoch: '' };
-    const { erasure } = readConfig({});
-    const options = {
-      redis,
-      clickhouse: client,
-      shards,
-      epoch,
-      secret,
-      erasure,
-      log: createLog('test', 'silent'),
-    };
-    for (const point of steps) {
+    const options = await roundOptions(redis, client);
+    for (const [point, history] of histories) {
       const crash = (name: string) => {
         if (name === point) throw new Error('ended');
       };
+      // The round ends for requests whose rounds ended earlier, and for one that begins.
+      requests.push([await submitAccepted(sluice, token, history.users), history]);
       await redis.del(registryKeys.deletionRound, registryKeys.maintenanceLock);
       await assert.rejects(runDeletionRound({ ...options, crash }), /ended/, point);
     }
   });
   await client.close();
+  const accepted = { stored_events: 0, stored_user_properties: 0 };
+  for (const [, { returnToService }] of requests) {
+    const { stored_events = 0, stored_user_properties = 0 } = await returnToService();
+    accepted.stored_events += stored_events;
+    accepted.stored_user_properties += stored_user_properties;
+  }
   await hurryRounds(sluice);
   survivor.sigcont();
-  await untilComplete(sluice, token, requestId);
-  await assertDeleted(prepared, requestId, accepted);
+  for (const [requestId] of requests) await untilComplete(sluice, token, requestId);
+  await untilStored(sluice);
+  const gone = new Set(requests.flatMap(([, { identificationsToGo }]) => [...identificationsToGo]));
+  assertExact(before, await dumpTables(sluice, earlier), gone, accepted);
+  for (const [requestId, history] of requests) await assertOver(history, requestId);
 });
 
 /** Submits a request; settles when the worker is about to send the statement that erases or masks its rows in a table. */

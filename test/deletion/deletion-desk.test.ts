@@ -84,7 +84,7 @@ test('a status shows what a pending request is doing or waiting for', async () =
     return status === 'complete';
   };
   await look();
-  const killed = await sluice.addWorker({ CRASH_AT: 'before_mutation:1' });
+  const killed = await sluice.addWorker({ CRASH_AT: 'keys_kept:1' });
   await until(() => !killed.running, {
     deadlineMs: 180_000,
     what: 'a worker is killed before it deletes rows',

@@ -406,6 +406,9 @@ export type History = {
   readonly returnToService: () => Promise<Readonly<Record<string, number>>>;
 };
 
+/** Every marker of this process begins with it. */
+export const markerPrefix = randomBytes(12).toString('base64url');
+
 let userIds = 1_000_000;
 
 /**
@@ -423,7 +426,7 @@ export async function writeHistory(
   userIds += 100;
   const [merged, anonymous, other] = [`${userIds}`, `${userIds + 1}`, `${userIds + 2}`] as const;
   const neighbour = `${identity}x`;
-  const marker = randomBytes(24).toString('base64url');
+  const marker = `${markerPrefix}${randomBytes(12).toString('base64url')}`;
   const near = [{ identity: neighbour }, { identity: merged }, { user_id: `${merged}0` }, { user_id: other }];
 
   await sendEvents(sluice, main, 'go', [{ identity }, { identity: marker }, { user_id: merged }]);
