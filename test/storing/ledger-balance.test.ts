@@ -14,15 +14,20 @@ import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
 import { findDifferences, type Side, without } from '../../src/insights/ledger/balance.js';
 import { findUnwritten } from '../../src/insights/ledger/check.js';
+import { keepTermCounts } from '../../src/insights/ledger/count.js';
+import { checkIfDue, readDifferences } from '../../src/insights/ledger/schedule.js';
 import { readMinute, writeMinutes } from '../../src/insights/ledger/write.js';
-import { shardKeys } from '../../src/redis/keys.js';
+import { createLog } from '../../src/log.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import type { Deployment } from '../../src/registry/documents.js';
 import { readTotals } from '../../src/registry/ledger-totals.js';
 import { withRedisClock } from '../harness/redis-clock.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 import { startStores } from '../support/stores.js';
 
 const { redis, clickhouse, run } = await startStores();
+const log = createLog('test', 'silent');
 const side: Side = { primary: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
 
 const app = '1000000001';
@@ -218,4 +223,40 @@ test('leaves out records for which a full minute has no room, and records that a
   await count(epoch, 0, `${app} - unauthorized`);
   const totals = await readTotals(redis, 1, [app], ['limited', 'unauthorized']);
   assert.deepEqual(Object.fromEntries(totals), { limited: 2, unauthorized: 0 });
+});
+
+test('a shard that fails alone, as on a cluster, holds up neither the minutes nor the counts of others', async () => {
+  await redis.set(shardKeys.state(0), 'no hash, so that each command fails');
+  await loadShard(redis, 1);
+  await redis.hset(shardKeys.state(1), 'ledger_since', 1);
+  await redis.sadd(shardKeys.ledgerMinutes(1), minute);
+  await redis.hset(shardKeys.ledger(1, minute), `${app} events repeated`, 3);
+  const options = { redis, clickhouse, shards: 2, epoch, crash: noCrash };
+  await assert.rejects(writeMinutes(options), /WRONGTYPE/);
+  assert.equal(await redis.exists(shardKeys.ledgerMinutes(1)), 0);
+
+  const counts = keepTermCounts(redis, () => ({ epoch, shards: 2 }) as Deployment, log);
+  for (const shard of [0, 1])
+    counts.add(['1', '2', '3', '4', '5'].find((id) => shardOf(id, 2) === shard) ?? '', 'limited', 1);
+  await counts.close();
+  assert.equal(await redis.scard(shardKeys.ledgerMinutes(1)), 1);
+});
+
+test('minutes of a shard that were not checked where it was before are checked where it is now', async () => {
+  await loadShard(redis, 1);
+  const now = Math.floor(Date.now() / 60_000);
+  // The other check rests.
+  await redis.hset(registryKeys.ledgerChecked, {
+    'new 0': now,
+    'new 1': now - 30,
+    rests_older: Date.now() + 3_600_000,
+  });
+  await book('accepted', 1, '', now - 10);
+  await checkIfDue({ redis, clickhouse, shards: 2, epoch, log });
+  assert.deepEqual(
+    (await readDifferences(redis)).map(({ app_id, records }) => [app_id, records]),
+    [[app, 1]],
+  );
+  const checked = await redis.hmget(registryKeys.ledgerChecked, 'new 0', 'new 1');
+  assert.ok(Number(checked[1]) > now - 30 && checked[0] === checked[1], String(checked));
 });

@@ -34,14 +34,14 @@ export type AnyDifference = Omit<Difference, 'kind'> & { readonly kind: Differen
 export type FoundDifference = Omit<AnyDifference, 'minute'> & { readonly minute: string };
 
 /** The servers that answer, each with those of its shards that are not being moved. */
-export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Side & { number: number })[]> {
+export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<Side[]> {
   const servers = serversOf(clickhouse);
   const reachable = await reachableServers(servers);
   const all = Array.from({ length: shards }, (_, shard) => shard);
   return servers.all.flatMap((server, number) => {
     const own = all.filter((shard) => servers.numberOf(shard) === number && !servers.isUnsettled(shard));
     if (own.length === 0 || !reachable.has(number)) return [];
-    return [{ primary: clickhouse, server, number, shards: own, shardOf: (appId) => shardOf(appId, shards) }];
+    return [{ primary: clickhouse, server, shards: own, shardOf: (appId) => shardOf(appId, shards) }];
   });
 }
 

@@ -48,19 +48,22 @@ export function keepTermCounts(redis: Redis, deployment: () => Deployment | unde
       const shard = shardOf(appId, known.shards);
       byShard.set(shard, [...(byShard.get(shard) ?? []), ...[...fields].flat()]);
     }
-    for (const [shard, fields] of byShard) {
-      const keys = [shardKeys.state(shard), shardKeys.ledgerMinutes(shard)];
-      for (let at = 0; at < fields.length; at += 2 * ledgerWrites.fieldsAtOnceMax)
-        await runScript(redis, scripts.countTerms, keys, [
-          known.epoch,
-          ledgerWrites.fieldsOfMinuteMax,
-          ...fields.slice(at, at + 2 * ledgerWrites.fieldsAtOnceMax),
-        ]);
-    }
+    const lost = (error: unknown) => log.warn({ error }, 'counts of environments are lost');
+    // On a cluster, one shard may fail alone.
+    for (const [shard, fields] of byShard) await countIn(shard, fields, known.epoch).catch(lost);
   }
 
-  const lost = (error: unknown) => log.warn({ error }, 'counts of environments are lost');
-  const { stop } = repeat({ work: write, everyMs: ledgerWrites.everyMs, failed: lost });
+  async function countIn(shard: number, fields: readonly (string | number)[], epoch: string): Promise<void> {
+    const keys = [shardKeys.state(shard), shardKeys.ledgerMinutes(shard)];
+    for (let at = 0; at < fields.length; at += 2 * ledgerWrites.fieldsAtOnceMax)
+      await runScript(redis, scripts.countTerms, keys, [
+        epoch,
+        ledgerWrites.fieldsOfMinuteMax,
+        ...fields.slice(at, at + 2 * ledgerWrites.fieldsAtOnceMax),
+      ]);
+  }
+
+  const { stop } = repeat({ work: write, everyMs: ledgerWrites.everyMs });
   return {
     add,
     addMendings: (appId, found) => {
@@ -72,7 +75,7 @@ export function keepTermCounts(redis: Redis, deployment: () => Deployment | unde
     },
     close: async () => {
       await stop();
-      await write().catch(lost);
+      await write();
     },
   };
 }

@@ -36,7 +36,7 @@ export async function checkIfDue(options: CheckOptions & { readonly log: Log }):
 }
 
 /**
- * How far the checks have got. `new <server>`: the last minute that was checked there. `last`, `recent`, `old`: when these checks were made
+ * How far the checks have got. `new <shard>`: the last minute that was checked there. `last`, `recent`, `old`: when these checks were made
  * last. `month`: the last month that was checked. Further fields: until when a kind of check rests.
  */
 type Progress = Readonly<Record<string, string>>;
@@ -80,11 +80,13 @@ async function checkNew(options: PassOptions): Promise<Progress> {
   const done: Record<string, string> = {};
   for (const side of await sidesOf(options)) {
     const settled = await readSettled(options, side.shards);
-    const from = Number(options.progress[`new ${side.number}`] ?? settled - ledgerChecks.newMinutesMax) + 1;
+    const begin = Math.max(0, settled - ledgerChecks.newMinutesMax);
+    const from =
+      1 + Math.min(...side.shards.map((shard) => Number(options.progress[`new ${shard}`] ?? begin)));
     const to = Math.min(settled, from + ledgerChecks.newMinutesMax - 1);
     if (to < from) continue;
     await saveNew(options, await confirm(side, { from, to }, options.pause));
-    done[`new ${side.number}`] = String(to);
+    for (const shard of side.shards) done[`new ${shard}`] = String(to);
   }
   return done;
 }

@@ -1,6 +1,15 @@
 // The ledger for people: an environment's day, minute by minute, and the check of a period.
 
-import { type Minutes, readVoids } from '../../clickhouse/ledger-table.js';
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import {
+  isWithin,
+  ledgerTable,
+  type Minutes,
+  minuteOf,
+  paramsOf,
+  readVoids,
+} from '../../clickhouse/ledger-table.js';
 import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { ledger } from '../../contract/limits.js';
@@ -18,7 +27,6 @@ import {
   sidesOf,
   timeOf,
 } from './check.js';
-import { readTermsOfDay } from './terms.js';
 
 export type DayOfBooks = AdministrationAnswers['showLedger'];
 /** What happened to the records of a minute, or of a day. */
@@ -38,7 +46,7 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
     throw new AdministrationError(
       'the server of this environment does not answer, or its shard is being moved',
     );
-  const counted = await readTermsOfDay(options.clickhouse, appId, minutes);
+  const unkept = await readUnkept(options.clickhouse, appId, minutes);
   const sums = await readSums(side, minutes, { among: [appId], byMinute: true });
   const expiredTo = (await readExpired(options.clickhouse)).get(appId) ?? -1;
   const settled = await readSettled(options, [shard]);
@@ -47,12 +55,11 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
   );
   const isVoid = (minute: number) => without({ from: minute, to: minute }, voids).length === 0;
   const found = new Map<number, Books>();
-  for (const { minute, ...terms } of counted) found.set(minute, added(found.get(minute) ?? nothing, terms));
-  for (const row of sums)
-    found.set(
-      row.minute,
-      added(found.get(row.minute) ?? nothing, booksOf(row, { expiredTo, settled, isVoid })),
-    );
+  const add = (minute: number, terms: Partial<Books>) =>
+    found.set(minute, added(found.get(minute) ?? nothing, terms));
+  for (const { at, term, records } of unkept)
+    add(at, { acknowledged: records, [unkeptTerms[term]]: records });
+  for (const row of sums) add(row.minute, booksOf(row, { expiredTo, settled, isVoid }));
   const list = [...found]
     .sort(([a], [b]) => a - b)
     .map(([minute, books]) => [minute, minute > settled ? withWaiting(books) : books] as const);
@@ -75,6 +82,19 @@ function dayOfText(day: string): number {
   if (!(ms >= 0 && ms < ledger.dayMsMax))
     throw new AdministrationError('the day must be a date from 1970 to 2099: YYYY-MM-DD');
   return ms;
+}
+
+/** The terms of the ledger for records that were acknowledged and not kept, and what people see them as. */
+const unkeptTerms = { repeated: 'repeats', differing: 'repeats', suppressed: 'suppressed' } as const;
+
+function readUnkept(clickhouse: ClickHouseClient, appId: string, minutes: Minutes) {
+  return readRows<{ at: number; term: keyof typeof unkeptTerms; records: number }>(clickhouse, {
+    query: `SELECT ${minuteOf()} AS at, term, toFloat64(sum(records)) AS records
+      FROM ${ledgerTable} FINAL
+      WHERE app_id = {appId:String} AND term IN {terms:Array(String)} AND ${isWithin}
+      GROUP BY at, term`,
+    query_params: { appId, terms: Object.keys(unkeptTerms), ...paramsOf(minutes) },
+  });
 }
 
 type Known = {
@@ -138,15 +158,15 @@ export async function checkBooks(
 ): Promise<CheckedBooks> {
   const all = Array.from({ length: options.shards }, (_, shard) => shard);
   const settled = await readSettled(options, all);
-  const minuteOf = (text: string | undefined, otherwise: number) => {
+  const minuteFrom = (text: string | undefined, otherwise: number) => {
     if (text === undefined) return otherwise;
     const ms = readDayOrTime(text);
     if (ms === undefined)
       throw new AdministrationError('from and to must be days or times with offset: 2026-03-01T12:00:00Z');
     return Math.floor(ms / 60_000);
   };
-  const to = Math.min(settled, minuteOf(given.to, settled));
-  const from = Math.max(0, minuteOf(given.from, to - ledgerChecks.recentMinutes));
+  const to = Math.min(settled, minuteFrom(given.to, settled));
+  const from = Math.max(0, minuteFrom(given.from, to - ledgerChecks.recentMinutes));
   if (from > to)
     throw new AdministrationError(
       `nothing can be compared: from must be before to, and by now everything is stored up to ${timeOf(settled + 1)}`,

@@ -24,37 +24,37 @@ export type LedgerOptions = {
 };
 
 /** Writes the finished minutes of all shards. May be repeated, and called by several processes at once. */
-export async function writeMinutes({
-  redis,
-  clickhouse,
-  shards,
-  epoch,
-  crash,
-}: LedgerOptions): Promise<void> {
-  for (let shard = 0; shard < shards; shard++) {
-    await beginShard(redis, clickhouse, shard, shards);
-    for (const minute of await readFinishedMinutes(redis, shard)) {
-      const logged = await readLog(redis, shard, minute);
-      const entries = await readEntries(redis, shard, minute);
-      for (const some of inBatches(
-        [...logged.rows, ...entries.map(rowOf(minute))],
-        ledgerWrites.rowsAtOnceMax,
-      ))
-        await writeLedger(clickhouse, some);
-      crash('ledger_written');
-      const keys = [
-        shardKeys.state(shard),
-        shardKeys.ledgerMinutes(shard),
-        shardKeys.ledger(shard, minute),
-        shardKeys.ledgerSums(shard, dayOf(minute)),
-        shardKeys.ledgerTotals(shard),
-        shardKeys.ledgerLog(shard, minute),
-      ];
-      const ofMinute = [epoch, minute, ledger.sumsKeptMs];
-      for (const some of inBatches(entries, ledgerWrites.fieldsAtOnceMax))
-        await runScript(redis, scripts.booked, keys, [...ofMinute, 0, 0, ...some.flat()]);
-      await runScript(redis, scripts.booked, keys, [...ofMinute, logged.bytes, logged.accepted]);
-    }
+export async function writeMinutes(options: LedgerOptions): Promise<void> {
+  const failures: unknown[] = [];
+  // On a cluster, one shard may fail alone.
+  for (let shard = 0; shard < options.shards; shard++)
+    await writeShard(options, shard).catch((error) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
+}
+
+async function writeShard(
+  { redis, clickhouse, shards, epoch, crash }: LedgerOptions,
+  shard: number,
+): Promise<void> {
+  await beginShard(redis, clickhouse, shard, shards);
+  for (const minute of await readFinishedMinutes(redis, shard)) {
+    const logged = await readLog(redis, shard, minute);
+    const entries = await readEntries(redis, shard, minute);
+    for (const some of inBatches([...logged.rows, ...entries.map(rowOf(minute))], ledgerWrites.rowsAtOnceMax))
+      await writeLedger(clickhouse, some);
+    crash('ledger_written');
+    const keys = [
+      shardKeys.state(shard),
+      shardKeys.ledgerMinutes(shard),
+      shardKeys.ledger(shard, minute),
+      shardKeys.ledgerSums(shard, dayOf(minute)),
+      shardKeys.ledgerTotals(shard),
+      shardKeys.ledgerLog(shard, minute),
+    ];
+    const ofMinute = [epoch, minute, ledger.sumsKeptMs];
+    for (const some of inBatches(entries, ledgerWrites.fieldsAtOnceMax))
+      await runScript(redis, scripts.booked, keys, [...ofMinute, 0, 0, ...some.flat()]);
+    await runScript(redis, scripts.booked, keys, [...ofMinute, logged.bytes, logged.accepted]);
   }
 }
 
