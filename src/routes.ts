@@ -154,7 +154,7 @@ export function administratorsRoutes(
     ...adminRoutes(readMetrics, log),
     document,
     ...administration,
-    ...consoleRoutes(built, config.adminToken !== '', log),
+    ...consoleRoutes(built, log),
     ...docsRoutes(join(built, 'docs')),
     ...(config.demo ? demo(config, context, built) : []),
   ];

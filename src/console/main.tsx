@@ -26,10 +26,7 @@ function App() {
   });
   if (path.value === '/invitation') return <Invitation />;
   if (path.value === '/verify') return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
-  if (path.value === '/visualizer') {
-    const isOff = root?.dataset.administration === 'off';
-    return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
-  }
+  if (path.value === '/visualizer') return <rest.Later>{({ Visualizer }) => <Visualizer />}</rest.Later>;
   if (person.value === undefined)
     return (
       <main class="way-in">

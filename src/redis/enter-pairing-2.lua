@@ -4,8 +4,7 @@
 -- KEYS  1  the code   2  all waiting pairings (sorted set)
 --       The pairing's keys have the same prefix as the code's.
 -- ARGV  1  ms that it lives without being renewed   2  ms that it lives at most
--- Returns the id of the pairing, its app_id and the ms that it lives at most, or nil if no pairing has this
--- code. Cost in commands: 8.
+-- Returns the id of the pairing, or nil if no pairing has this code. Cost in commands: 8.
 
 local prefix = string.match(KEYS[1], '^{%w+}:')
 local time = redis.call('TIME')
@@ -28,4 +27,4 @@ end
 local life_ms = math.max(1, math.min(tonumber(ARGV[1]), ends_ms - now_ms))
 redis.call('PEXPIRE', pairing, life_ms)
 redis.call('PEXPIRE', KEYS[1], life_ms)
-return { id, app_id, ends_ms - now_ms }
+return id

@@ -1,23 +1,18 @@
-// Parts of pairings: codes as people type them, a Redis that is silent or away, a node of a cluster.
+// Parts of pairings: codes as people type them, a Redis that is silent or away, and the list of a page.
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { redisConfig } from '../../deploy/local/redis-config.js';
+import { first, heard, pauseOrResume, type Said, type State } from '../../src/console/visualizer/state.js';
 import { visualizer } from '../../src/contract/limits.js';
 import { type Channel, type ChannelMessage, createChannel } from '../../src/insights/visualizer/channel.js';
 import { makeCode, readCode } from '../../src/insights/visualizer/code.js';
 import {
   type BegunPairing,
   beginPairing,
-  countFailure,
   endPairing,
   enterCode,
-  findPairingIdByCode,
   pairingIdOfSecret,
   readPairingState,
-  renewPairing,
 } from '../../src/insights/visualizer/pairings.js';
 import { createBatchPublisher } from '../../src/insights/visualizer/show.js';
 import { createUnpairedPages } from '../../src/insights/visualizer/unpaired-pages.js';
@@ -25,14 +20,51 @@ import { createLog } from '../../src/log.js';
 import { connect, connectForMessages, type Redis, untilReady } from '../../src/redis/client.js';
 import { visualizerKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
-import { startChild } from '../harness/child.js';
-import { freePort } from '../harness/free-port.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
-import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
 
 const log = createLog('test', 'silent');
+
+test('the keys of pairings are on one node of a cluster', () => {
+  const { channel: _, ...keys } = visualizerKeys;
+  for (const key of Object.values(keys))
+    assert.match(typeof key === 'string' ? key : key('x'), /^\{visualizer\}:/);
+});
+
+describe('the list of a page', () => {
+  type Batch = Extract<Said, { type: 'batch' }>;
+  const batch = (...events: readonly unknown[]): Batch => ({
+    type: 'batch',
+    messages: events.map((event) => ({ event, answer: { status: 'stored' } })),
+    at: '',
+    left_out: 0,
+  });
+  const hear = (state: State, ...said: readonly Said[]) => {
+    let known = state;
+    for (const each of said) known = { ...known, ...heard(known, each) };
+    return known;
+  };
+  const paired: Said = { type: 'paired', app_id: '1' };
+  const names = (rows: State['rows']) => rows.map(({ message }) => message.event);
+
+  test('has the newest 500 messages, paused or not', () => {
+    const numbers = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
+    const full = hear(first, paired, batch(...numbers(0, 400)), batch(...numbers(400, 400)));
+    assert.deepEqual(names(full.rows), numbers(300, 500).reverse());
+    const paused = hear({ ...full, ...pauseOrResume(full) }, batch(...numbers(800, 600)));
+    assert.deepEqual([names(paused.rows), paused.held.length], [names(full.rows), 500]);
+    const resumed = { ...paused, ...pauseOrResume(paused) };
+    assert.deepEqual(names(resumed.rows), numbers(900, 500).reverse());
+  });
+
+  test('is of one environment, though what arrives before the page knows that it is paired stays', () => {
+    const state = hear(first, batch('early'), paired, batch('later'), { type: 'ended', message: '' }, paired);
+    assert.deepEqual(names(state.rows), ['later', 'early']);
+    const other = hear(state, { type: 'paired', app_id: '2' });
+    assert.deepEqual([other.appId, names(other.rows), other.counts], ['2', [], {}]);
+  });
+});
 
 test('pages that are not paired are counted by address and in all, until they are paired or gone', () => {
   const { unpairedPerAddressMax, unpairedMax } = visualizer;
@@ -85,68 +117,6 @@ function begun(result: BegunPairing | string): BegunPairing & { readonly id: str
 }
 
 const single = (redisUrl: string) => ({ redisUrl, redisCluster: false });
-
-test('a pairing on a node of a Redis Cluster goes its whole way: its keys share a slot', async () => {
-  const port = await freePort();
-  const dir = tempDir('cluster');
-  const config = redisConfig({
-    port,
-    dir,
-    hasSocket: false,
-    appendfsync: 'no',
-    memoryBytesMax: 1024 ** 3,
-  });
-  // By default the cluster port is ten thousand above, where any program's outgoing connection may be.
-  const ownPort = `cluster-port ${await freePort()}`;
-  writeFileSync(join(dir, 'redis.conf'), `${config}\ncluster-enabled yes\n${ownPort}\n`);
-  const url = `redis://127.0.0.1:${port}`;
-  const redis = connect(single(url), log);
-  const node = await startChild({
-    name: 'redis-server',
-    program: { command: 'redis-server', args: [join(dir, 'redis.conf')], env: process.env },
-    healthy: async () => (await redis.ping()) === 'PONG',
-    healthyDeadlineMs: 60_000,
-  }).catch((error: unknown) => {
-    redis.disconnect();
-    throw error;
-  });
-  const channel = createChannel({
-    redis,
-    connectForMessages: () => connectForMessages(single(url), log),
-    log,
-  });
-  try {
-    await redis.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
-    await until(
-      async () => String(await redis.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),
-      'the cluster is up',
-    );
-    const { id, code } = begun(await beginPairing(redis, 'secret', '1', '10.0.0.1'));
-    assert.equal(await readPairingState(redis, id, '1'), 'waiting');
-    assert.equal(await findPairingIdByCode(redis, code), id);
-    const live = await enterCode(redis, code);
-    assert.deepEqual(live, { id, appId: '1', endsInMs: visualizer.liveMsMax });
-    assert.equal(await readPairingState(redis, id, '1'), 'live');
-    assert.equal(await renewPairing(redis, id), true);
-    assert.equal(await countFailure(redis, 'secret', '10.0.0.1', 'code'), false);
-    const shown: ChannelMessage[] = [];
-    await channel.listen(id, (words) => shown.push(words));
-    await channel.publish(id, { kind: 'batch', count: 2, json: '{"a":"b c"}' });
-    await channel.publish(id, { kind: 'ended', by: 'page' });
-    await until(() => shown.length === 2, 'both are heard');
-    assert.deepEqual(shown, [
-      { kind: 'batch', count: 2, json: '{"a":"b c"}' },
-      { kind: 'ended', by: 'page' },
-    ]);
-    assert.equal(await endPairing(redis, id, '1'), true);
-    assert.equal(await renewPairing(redis, id), false);
-    assert.equal(await readPairingState(redis, id, '1'), 'ended');
-  } finally {
-    channel.close();
-    redis.disconnect();
-    await node.stop();
-  }
-});
 
 describe('what a device has sent', () => {
   /** Far longer than a batch may be held up, and than a busy machine pauses. */
@@ -260,6 +230,16 @@ describe('what a device has sent', () => {
     await show(batch(pairing));
     await until(() => second.length === 2, 'the second has heard it');
     assert.equal(first.length, 1);
+  });
+
+  test('counts with all of its messages, though it is cut: perhaps no page gets it', async () => {
+    const { pairing, id } = await pair();
+    const shown: ChannelMessage[] = [];
+    await channel.listen(id, (words) => shown.push(words));
+    const messages = Array.from({ length: 20 }, () => ({ event: 'x'.repeat(visualizer.batchBytesMax / 10) }));
+    await createBatchPublisher({ redis, channel, log })({ ...batch(pairing), messages });
+    await until(() => shown.length === 1, 'it is heard');
+    assert.ok(shown[0]?.kind === 'batch' && shown[0].count === 20, JSON.stringify(shown).slice(0, 200));
   });
 
   test('continues after the listening connection was cut, and the gap is reported', async () => {

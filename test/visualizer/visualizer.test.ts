@@ -14,7 +14,6 @@ import { visualizerKeys } from '../../src/redis/keys.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { openDescriptors } from '../fuzz/process-figures.js';
 import { createTestAccount } from '../harness/accounts.js';
-import { openRaw } from '../harness/raw-http.js';
 import type { ApiHandle } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { cookieAt, signedIn } from '../support/console.js';
@@ -481,7 +480,7 @@ describe('a caller who lacks a token or a code', () => {
     assert.deepEqual(new Set(codes), new Set([1006, 4408]), 'refused, or closed as too late');
   });
 
-  test('cannot use up the connections, bodies and time of ADMIN_PORT', async () => {
+  test('cannot use up the connections of ADMIN_PORT', async () => {
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     const { hostname, port } = new URL(admin.adminUrl);
     const { adminMax, busyFrom } = connections;
@@ -497,28 +496,6 @@ describe('a caller who lacks a token or a code', () => {
     assert.ok(open < busyFrom * adminMax + 50, `${open} connections of one address`);
     assert.equal((await fetch(`${admin.adminUrl}/metrics`)).status, 200);
     for (const socket of flood) socket.destroy();
-
-    const head = ['POST /admin/v1/accounts HTTP/1.1', 'Host: a', 'Content-Type: application/json'];
-    const authorization = `Authorization: Bearer ${sluice.adminToken}`;
-    const slow = [
-      'GET /metrics HTTP/1.1\r\nHost: ',
-      `${[...head, authorization, 'Content-Length: 1000'].join('\r\n')}\r\n\r\n{`,
-      `${[...head, authorization, 'Transfer-Encoding: chunked'].join('\r\n')}\r\n\r\n1\r\n{\r\n`,
-    ];
-    const opened = await Promise.all(slow.map(() => openRaw(admin.adminUrl)));
-    await Promise.all(opened.map((connection, index) => connection.send(slow[index] as string)));
-    const large = await openRaw(admin.adminUrl);
-    await large.send(
-      `${[...head, authorization, `Content-Length: ${bodies.adminBytesMax + 1}`].join('\r\n')}\r\n\r\n`,
-    );
-    await large.send(Buffer.alloc(bodies.adminBytesMax + 1, ' '));
-    assert.equal((await large.reply(0)).status, 413);
-    await Promise.all(opened.map((connection) => connection.untilClosed(60_000)));
-    assert.deepEqual(
-      opened.map(({ replies }) => replies.length),
-      [0, 0, 0],
-    );
-    large.destroy();
   });
 
   test('cannot use a code that has expired or was stopped', async () => {

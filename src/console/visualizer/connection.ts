@@ -1,21 +1,7 @@
 // The Event Visualizer's connection: pairs with token and code, passes on what arrives, and reconnects when the connection is lost, until
 // the service says that the pairing is over.
 
-/** A message as a device sent it, with the answer. The fields may hold anything. */
-export type Message = Readonly<Record<string, unknown>> & {
-  readonly answer?: Readonly<Record<string, string | number>>;
-};
-
-/** What the service says, and what happens to the connection itself. */
-export type Said = Readonly<
-  | { type: 'paired'; app_id: string }
-  | { type: 'batch'; messages: readonly Message[]; at: string; left_out: number }
-  | { type: 'missed'; count: number }
-  | { type: 'refused'; reason: string; message: string }
-  | { type: 'ended'; message: string }
-  | { type: 'gap' | 'connecting' }
-  | { type: 'lost'; closeCode: number; wasPaired: boolean; retryInMs: number }
->;
+import type { Said } from './state.js';
 
 export type Connection = ReturnType<typeof connect>;
 

@@ -3,8 +3,7 @@
 
 import { useState } from 'preact/hooks';
 import { Facts } from '../parts/parts.js';
-import type { Message } from './connection.js';
-import type { Shown } from './state.js';
+import type { Message, Shown } from './state.js';
 
 type Of = Pick<Shown, 'message' | 'at'>;
 

@@ -1,12 +1,26 @@
 // The state of the Event Visualizer, and how it changes with what the service says.
 
-import type { Message, Said } from './connection.js';
+/** A message as a device sent it, with the answer. The fields may hold anything. */
+export type Message = Readonly<Record<string, unknown>> & {
+  readonly answer?: Readonly<Record<string, string | number>>;
+};
+
+/** What the service says, and what happens to the connection itself. */
+export type Said = Readonly<
+  | { type: 'paired'; app_id: string }
+  | { type: 'batch'; messages: readonly Message[]; at: string; left_out: number }
+  | { type: 'missed'; count: number }
+  | { type: 'refused'; reason: string; message: string }
+  | { type: 'ended'; message: string }
+  | { type: 'gap' | 'connecting' }
+  | { type: 'lost'; closeCode: number; wasPaired: boolean; retryInMs: number }
+>;
 
 export type Shown = { readonly key: number; readonly message: Message; readonly at: string };
 
 const notPaired = { tone: 'plain', status: 'Not paired' };
-const first = {
-  phase: 'form' as 'off' | 'form' | 'paired' | 'ended',
+export const first = {
+  phase: 'form' as 'form' | 'paired' | 'ended',
   asksToken: true,
   ...notPaired,
   /** Why no device is paired. */
@@ -32,18 +46,17 @@ type Change = Partial<State>;
 const messagesMax = 500;
 let lastKey = 0;
 
-export function begin(isOff: boolean): State {
-  return isOff ? { ...first, phase: 'off', tone: 'bad', status: 'Off' } : first;
-}
-
 export function heard(state: State, said: Said): Change {
   switch (said.type) {
     case 'connecting':
       return { tone: 'accent', status: 'Connecting…' };
     case 'paired': {
-      const { lostAt, phase, rows } = state;
+      // A list is of one environment.
+      const change = state.appId === '' || state.appId === said.app_id ? {} : cleared;
+      const { lostAt, phase, rows } = { ...state, ...change };
       const missing = `No connection from ${lostAt} to ${clockTime()}: what the device sent meanwhile is not shown.`;
       return {
+        ...change,
         phase: 'paired',
         appId: said.app_id,
         notice: lostAt && missing,
@@ -88,9 +101,7 @@ export const cleared: Change = { rows: [], held: [], counts: {}, missed: 0, noti
 const live = { tone: 'good', status: 'Paired · live' };
 
 /** A person who is signed in to the console needs no token. */
-export function signedIn({ phase }: State): Change {
-  return { asksToken: false, focus: { on: 'code' }, ...(phase === 'off' && pairAgain) };
-}
+export const signedIn: Change = { asksToken: false, focus: { on: 'code' } };
 
 export function pauseOrResume({ isPaused, held, rows }: State): Change {
   return isPaused ? { isPaused: false, rows: newest(held, rows), held: [] } : { isPaused: true };

@@ -9,10 +9,10 @@ import { hash } from '../router.js';
 import { person } from '../session.js';
 import { type Connection, connect } from './connection.js';
 import { Row } from './rows.js';
-import { begin, cleared, heard, pairAgain, pauseOrResume, type State, signedIn } from './state.js';
+import { cleared, first, heard, pairAgain, pauseOrResume, type State, signedIn } from './state.js';
 
-export function Visualizer({ isOff }: { readonly isOff: boolean }) {
-  const [state, setState] = useState(() => begin(isOff));
+export function Visualizer() {
+  const [state, setState] = useState<State>(first);
   const change = (by: (known: State) => Partial<State>) => setState((known) => ({ ...known, ...by(known) }));
   const token = useField('');
   const code = useField(() => new URLSearchParams(hash.value).get('code') ?? '');
@@ -23,7 +23,7 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
     return () => connection.current?.leave();
   }, []);
   useEffect(() => {
-    if (person.value != null && token.value === '') change(signedIn);
+    if (person.value != null && token.value === '') change(() => signedIn);
   }, [person.value]);
   useLayoutEffect(() => {
     const element = document.getElementById(focus.on);
@@ -61,15 +61,6 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
         </nav>
       </header>
       <main id="page" tabIndex={-1}>
-        {phase === 'off' && (
-          <section id="off" class="card middle">
-            <h2>The visualizer is off</h2>
-            <p>
-              Set <code>ADMIN_TOKEN</code> where the service runs, and start it again: the visualizer is for
-              people who know that token.
-            </p>
-          </section>
-        )}
         {phase === 'form' && (
           <section id="pair" class="card middle" aria-label="Pair with a device">
             {person.value != null && <p class="hint">You are signed in as {person.value.email}.</p>}

@@ -19,10 +19,9 @@ import {
   endPairing,
   enterCode,
   type Failure,
-  findPairingIdByCode,
+  findPairingByCode,
   hasTooManyFailures,
-  type LivePairing,
-  readAppOfPairing,
+  type Pairing,
   renewPairing,
 } from '../../insights/visualizer/pairings.js';
 import { createUnpairedPages } from '../../insights/visualizer/unpaired-pages.js';
@@ -97,7 +96,7 @@ type Page = {
   stage: 'new' | 'asked' | 'live' | 'gone';
   /** The timer of the first message's deadline; once the page is live, of the renewals. */
   timer?: NodeJS.Timeout;
-  pairing?: LivePairing;
+  pairing?: Pairing;
   share?: Share;
   isEnding: boolean;
   leave?: () => void;
@@ -177,7 +176,6 @@ export function createLivePages(options: LiveOptions): LivePages {
     const page = socket.getUserData();
     page.socket = socket;
     pages.add(page);
-    if (options.adminToken === '' && page.cookie === undefined) return refuse(page, 'off');
     page.timer = setTimeout(
       guard(page, () => refuse(page, 'late')),
       visualizer.helloMsMax,
@@ -218,32 +216,30 @@ export function createLivePages(options: LiveOptions): LivePages {
     const watcher = token === undefined ? await watcherOf(page) : undefined;
     if (watcher !== undefined && !watcher.mayWatch) return refuse(page, 'forbidden');
     if (token === undefined && watcher === undefined) return refuse(page, 'signed_out');
+    if (token !== undefined && options.adminToken === '') return refuse(page, 'off');
     if (token !== undefined && !isAdministrator(options.adminToken, token)) {
       await options.wrongTokens.delay();
       return wrong('token');
     }
     // A right code is never refused, however many wrong ones came before; but after too many guesses every answer is delayed.
     if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
-    const id = await findPairingIdByCode(redis, code);
-    if (id === undefined) return wrong('code');
-    const seen = watcher === undefined ? undefined : await readAppOfPairing(redis, id);
+    const pairing = await findPairingByCode(redis, code);
     // To a person, the code of another account's device is answered like one that does not exist.
-    if (watcher !== undefined && (seen === undefined || !watcher.maySee(seen))) return wrong('code');
+    if (pairing === undefined || watcher?.maySee(pairing.appId) === false) return wrong('code');
     if (isGone(page)) return;
     if (watcher?.account !== undefined && !hasRoom(page, watcher.account)) return refuse(page, 'full');
     // Listens before it enters the code, so that no message is missed that the device sends because of it. A message may then be shown
     // before the page knows that it is paired.
     const leave = await channel.listen(
-      id,
+      pairing.id,
       guard(page, (shown: ChannelMessage) => show(page, shown)),
     );
     if (isGone(page)) return leave();
     page.leave = leave;
     const enterIt = () => enterCode(redis, code);
-    const pairing =
-      watcher === undefined || seen === undefined ? await enterIt() : await watcher.underAudit(seen, enterIt);
+    const entered = await (watcher === undefined ? enterIt() : watcher.underAudit(pairing.appId, enterIt));
     if (isGone(page)) return;
-    if (pairing?.id !== id) return wrong('code');
+    if (entered !== pairing.id) return wrong('code');
     page.pairing = pairing;
     page.stage = 'live';
     page.endUnpaired();
@@ -258,8 +254,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       guard(page, () => renew(page, pairing)),
       visualizer.renewEveryMs,
     );
-    const { appId, endsInMs } = pairing;
-    send(page, { type: 'paired', app_id: appId, ends_in: Math.floor(endsInMs / 1000) });
+    send(page, { type: 'paired', app_id: pairing.appId });
   }
 
   function show(page: Page, shown: ChannelMessage): void {
@@ -282,7 +277,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   }
 
   /** Renews the pairing. While Redis is away the page stays: the pairing may still be live when Redis is back. */
-  async function renew(page: Page, { id }: LivePairing): Promise<void> {
+  async function renew(page: Page, { id }: Pairing): Promise<void> {
     const isLive = await renewPairing(redis, id).catch(() => true);
     if (!isLive) finish(page, 'expired');
   }

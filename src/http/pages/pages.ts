@@ -41,15 +41,9 @@ export const consolePaths = [
   '/api',
 ];
 
-/**
- * The console: its page under each of its addresses, and its files from the folder `built`. Without an ADMIN_TOKEN the Event Visualizer
- * says that it is off.
- */
-export function consoleRoutes(built: string, administration: boolean, log: Log): Route[] {
-  const html = readFileSync(join(built, 'console.html'), 'utf8').replace(
-    '{{administration}}',
-    administration ? 'on' : 'off',
-  );
+/** The console: its page under each of its addresses, and its files from the folder `built`. */
+export function consoleRoutes(built: string, log: Log): Route[] {
+  const html = readFileSync(join(built, 'console.html'), 'utf8');
   const directives = [
     "script-src 'self'",
     "connect-src 'self'",

@@ -38,13 +38,12 @@ export async function readArrivedSince(
   appId: string,
   segment: string,
 ): Promise<{ readonly events: LivePage['events']; readonly arrived: number; readonly segment: string }> {
-  const ask = async <Row>(query: string) => {
-    return readRows<Row>(client, {
+  const ask = <Row>(query: string, more = {}) =>
+    readRows<Row>(client, {
       query,
-      query_params: { appId, segment },
+      query_params: { appId, segment, ...more },
       clickhouse_settings: { max_execution_time: live.querySecondsMax },
     });
-  };
   const where = 'WHERE app_id = {appId:String} AND segment > {segment:UInt64}';
   const stamps = '(segment, commit_number, row_number)';
   const latestFirst = 'ORDER BY segment DESC, commit_number DESC, row_number DESC';
@@ -52,17 +51,19 @@ export async function readArrivedSince(
     `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM ${storedTable('events')} ${where}`,
   );
   if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
-  // The properties of these events only.
+  // The properties of these events only. What is stored meanwhile comes with the next request.
+  const counted = `${where} AND segment <= {latest:UInt64}`;
   const events = await ask<LivePage['events'][number]>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
         ${isoTime('e.received_at')} AS received_at
       FROM (
-        SELECT * FROM ${storedTable('events')} ${where} AND ${stamps} IN (
-          SELECT segment, commit_number, row_number FROM ${storedTable('events')} ${where}
+        SELECT * FROM ${storedTable('events')} ${counted} AND ${stamps} IN (
+          SELECT segment, commit_number, row_number FROM ${storedTable('events')} ${counted}
             ${latestFirst} LIMIT ${live.eventsPerPage}
         )
       ) AS e
       ${latestFirst}`,
+    { latest: newest.latest },
   );
   return { events, arrived: newest.arrived, segment: newest.latest };
 }

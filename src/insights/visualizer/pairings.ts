@@ -18,8 +18,8 @@ export type BegunPairing = {
   readonly expiresInSeconds: number;
 };
 
-/** A pairing whose code was entered. */
-export type LivePairing = { readonly id: string; readonly appId: string; readonly endsInMs: number };
+/** A waiting or live pairing. */
+export type Pairing = { readonly id: string; readonly appId: string };
 
 const secretForm = /^slp_[A-Za-z0-9_-]{43}$/;
 const codeAttemptsMax = 5;
@@ -81,30 +81,19 @@ export async function findPairing(
   return { pairing, code, expiresInSeconds: Math.ceil(leftMs / 1000) };
 }
 
-/** The id of the waiting or live pairing with a code, given as it was typed; undefined if there is none. */
-export async function findPairingIdByCode(redis: Redis, text: string): Promise<string | undefined> {
+/** The waiting or live pairing with a code, given as it was typed; undefined if there is none. */
+export async function findPairingByCode(redis: Redis, text: string): Promise<Pairing | undefined> {
   const code = readCode(text);
-  return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);
+  const id = code && (await redis.get(visualizerKeys.code(code)));
+  const appId = id && (await redis.hget(visualizerKeys.pairing(id), 'app_id'));
+  return id && appId ? { id, appId } : undefined;
 }
 
-/** The environment of a waiting or live pairing. */
-export async function readAppOfPairing(redis: Redis, id: string): Promise<string | undefined> {
-  return (await redis.hget(visualizerKeys.pairing(id), 'app_id')) ?? undefined;
-}
-
-/** Enters a code, which makes its pairing live. Undefined if there is no such pairing. May be repeated. */
-export async function enterCode(redis: Redis, text: string): Promise<LivePairing | undefined> {
-  const code = readCode(text);
-  if (code === undefined) return undefined;
-  const reply = await runScript(
-    redis,
-    scripts.enterPairing,
-    [visualizerKeys.code(code), visualizerKeys.waiting],
-    [visualizer.leaseMs, visualizer.liveMsMax],
-  );
-  if (!Array.isArray(reply)) return undefined;
-  const [id, appId, endsInMs] = reply as [string, string, number];
-  return { id, appId, endsInMs: Number(endsInMs) };
+/** Enters a code, which makes its pairing live. Settles with the pairing's id; undefined if there is none. May be repeated. */
+export async function enterCode(redis: Redis, text: string): Promise<string | undefined> {
+  const keys = [visualizerKeys.code(readCode(text) ?? ''), visualizerKeys.waiting];
+  const id = await runScript(redis, scripts.enterPairing, keys, [visualizer.leaseMs, visualizer.liveMsMax]);
+  return typeof id === 'string' ? id : undefined;
 }
 
 /** Renews a live pairing. Settles with false when it has ended. */

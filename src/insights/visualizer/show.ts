@@ -68,7 +68,7 @@ function describeBatch({ messages, answers }: Collected, nowMs: number) {
   }
   const leftOut = messages.length - parts.length;
   const head = JSON.stringify({ type: 'batch', at: new Date(nowMs).toISOString(), left_out: leftOut });
-  return { json: `${head.slice(0, -1)},"messages":[${parts.join(',')}]}`, count: parts.length };
+  return { json: `${head.slice(0, -1)},"messages":[${parts.join(',')}]}`, count: messages.length };
 }
 
 function pick(message: unknown): Record<string, unknown> {
