@@ -6,15 +6,16 @@ export const path = signal(location.pathname);
 /** The part of the address after the `#`. Browsers do not send it to the server. */
 export const hash = signal(location.hash.slice(1));
 
-addEventListener('popstate', () => {
+function follow(): void {
   path.value = location.pathname;
   hash.value = location.hash.slice(1);
-});
+}
+addEventListener('popstate', follow);
 
 /** Goes to another page of the console. */
 export function go(to: string): void {
   if (to !== location.pathname) history.pushState(null, '', to);
-  path.value = to;
+  follow();
   scrollTo(0, 0);
 }
 

@@ -1,7 +1,8 @@
 // Certificates of deletions: a page to print, and a page where anybody can check whether a certificate is genuine.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Account, type Answer, ApiError, call, part, withQuery } from '../api.js';
+import { FileField, unreadable } from '../parts/fields.js';
 import { Button } from '../parts/form.js';
 import { Brand } from '../parts/icons.js';
 import { Facts, Help, Loaded, Problem, Time } from '../parts/parts.js';
@@ -126,20 +127,22 @@ type Checked = Answer<'showVerified'>;
 
 /** Open to everybody, without signing in. */
 export function VerifyPage() {
-  const [name, setName] = useState('');
-  const [checked, setChecked] = useState<Checked | undefined>(undefined);
+  const [checked, setChecked] = useState<(Checked & { readonly name: string }) | undefined>(undefined);
   const [fault, setFault] = useState('');
   const [isOver, setIsOver] = useState(false);
+  const latest = useRef<File | undefined>(undefined);
   const check = async (file: File | undefined) => {
     if (file === undefined) return;
-    setName(file.name);
+    latest.current = file;
     setChecked(undefined);
     setFault('');
     try {
-      setChecked(await checkText(await file.text()));
+      const found = await checkFile(file);
+      // An answer about another file would look like one about this file.
+      if (file === latest.current) setChecked({ ...found, name: file.name });
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      setFault(error.message);
+      if (file === latest.current) setFault(error.message);
     }
   };
   // A file may be dropped anywhere on the page: beside the field, the browser would replace the page with it.
@@ -166,15 +169,11 @@ export function VerifyPage() {
         deleted when. Drop it here to see whether that is so and nothing was changed. Nothing of it is kept.
       </p>
       <div class={isOver ? 'card drop over' : 'card drop'}>
-        <div class="field">
-          <label for="certificate-file">Drop a certificate here, or choose its file</label>
-          <input
-            id="certificate-file"
-            type="file"
-            accept=".json,application/json"
-            onChange={(event) => void check(event.currentTarget.files?.[0])}
-          />
-        </div>
+        <FileField
+          label="Drop a certificate here, or choose its file"
+          accept=".json,application/json"
+          chosen={(file) => void check(file)}
+        />
       </div>
       <Problem text={fault} />
       <Help page="src/privacy/deletion/README.md#certificate" about="certificates">
@@ -185,14 +184,15 @@ export function VerifyPage() {
           {checked.genuine ? (
             <>
               <p role="status">
-                <span class="chip good">genuine</span> <bdi>{name}</bdi> was signed by this service, and
-                nothing was changed. It says:
+                <span class="chip good">genuine</span> <bdi>{checked.name}</bdi> was signed by this service,
+                and nothing was changed. It says:
               </p>
               <CertificateText certificate={checked.certificate as unknown as Certificate} />
             </>
           ) : (
             <p role="alert">
-              <span class="chip bad">not genuine</span> <bdi>{name}</bdi> proves nothing: {checked.reason}.
+              <span class="chip bad">not genuine</span> <bdi>{checked.name}</bdi> proves nothing:{' '}
+              {checked.reason}.
             </p>
           )}
         </section>
@@ -201,11 +201,14 @@ export function VerifyPage() {
   );
 }
 
-async function checkText(text: string): Promise<Checked> {
+async function checkFile(file: File): Promise<Checked> {
+  const body = await file.text().catch(() => {
+    throw new ApiError(0, unreadable);
+  });
   const response = await fetch('/admin/v1/certificates/check', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: text,
+    body,
   }).catch(() => undefined);
   if (response?.ok) return (await response.json()) as Checked;
   if (response?.status === 413 || response?.status === 400)

@@ -11,6 +11,8 @@ import { Table } from '../parts/table.js';
 
 type Page = Answer<'listDeletionUsers'>;
 
+const everyMs = 2_000;
+
 export function Evidence(props: {
   readonly deletion: Deletion;
   readonly account: Account;
@@ -18,8 +20,8 @@ export function Evidence(props: {
 }) {
   const { account, close } = props;
   const path = `/deletions/${part(props.deletion.deletion_request_id)}`;
-  // The deletion may have progressed since the list was loaded.
-  const { data: deletion = props.deletion } = useResource<'showDeletion'>(path);
+  // The deletion may have progressed since the list was loaded, and progresses while this is open.
+  const { data: deletion = props.deletion } = useResource<'showDeletion'>(path, everyMs);
   const isComplete = deletion.status === 'complete';
   return (
     <Dialog title="Evidence of a deletion" close={close}>

@@ -3,7 +3,7 @@
 
 import { useState } from 'preact/hooks';
 import { type LimitName, rateLimits } from '../../contract/limits.js';
-import { type Answer, call, type EnvironmentOfList, part } from '../api.js';
+import { type Answer, call, type EnvironmentOfList, part, reloadAccounts } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Check, Choice, Field, useField } from '../parts/fields.js';
 import { Button, Form } from '../parts/form.js';
@@ -22,17 +22,16 @@ function defaultText(name: LimitName): string {
 
 export function EnvironmentSettings(props: {
   readonly environment: EnvironmentOfList;
-  readonly changed: () => Promise<unknown>;
   readonly close: () => void;
 }) {
-  const { environment, changed, close } = props;
+  const { environment, close } = props;
   const settings = useResource<'showEnvironment'>(`/environments/${part(environment.app_id)}`);
   return (
     <Dialog title={`Settings of ${environment.name}`} close={close}>
       <Loaded from={settings}>
         {(data) =>
           may('setEnvironment') ? (
-            <EnvironmentForm environment={environment} settings={data} changed={changed} close={close} />
+            <EnvironmentForm environment={environment} settings={data} close={close} />
           ) : (
             <Shown settings={data} close={close} />
           )
@@ -68,10 +67,9 @@ function Shown({ settings, close }: { readonly settings: SettingsOf; readonly cl
 function EnvironmentForm(props: {
   readonly environment: EnvironmentOfList;
   readonly settings: SettingsOf;
-  readonly changed: () => Promise<unknown>;
   readonly close: () => void;
 }) {
-  const { environment, settings, changed, close } = props;
+  const { environment, settings, close } = props;
   const limitsBefore = Object.fromEntries(
     limits.map(([name]) => [name, String(settings.limits[name] ?? '')]),
   );
@@ -98,7 +96,7 @@ function EnvironmentForm(props: {
       ...(main.value === 'main' ? { main: true } : {}),
       limits: Object.fromEntries(changedLimits),
     });
-    await changed();
+    await reloadAccounts();
     close();
   };
   return (

@@ -47,7 +47,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       <Loaded from={names}>
         {(data) => (
           <>
-            {data.length > listed && <Field label="Find an event" {...wanted} />}
+            {(data.length > listed || wanted.value !== '') && <Field label="Find an event" {...wanted} />}
             <Table
               caption="Event names"
               copies

@@ -13,12 +13,12 @@ const documents = [
   ['/admin/v1/openapi.json', 'Administration'],
 ] as const;
 
-function load(path: string): Promise<Shown['document']> {
-  return fetch(path)
-    .then((answer) => answer.json())
-    .catch(() => {
-      throw new ApiError(0, 'The service does not answer.');
-    });
+async function load(path: string): Promise<Shown['document']> {
+  const document = await fetch(path)
+    .then((answer) => (answer.ok ? answer.json() : undefined))
+    .catch(() => undefined);
+  if (document === undefined) throw new ApiError(0, 'The service does not answer.');
+  return document;
 }
 
 export function Reference({ account }: { readonly account: Account | undefined }) {

@@ -60,13 +60,7 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
       may('setAccount') && {
         id: 'account',
         title: 'Account',
-        show: () => (
-          <AccountSettings
-            key={JSON.stringify(account.settings)}
-            account={account}
-            changed={reloadAccounts}
-          />
-        ),
+        show: () => <AccountSettings account={account} />,
       },
     account !== undefined &&
       may('listPeople') && { id: 'people', title: 'People', show: () => <People account={account} /> },
@@ -130,11 +124,7 @@ function Environments({ account }: { readonly account: Account }) {
         </Form>
       )}
       {changing !== undefined && (
-        <EnvironmentSettings
-          environment={changing}
-          changed={reloadAccounts}
-          close={() => setChanging(undefined)}
-        />
+        <EnvironmentSettings environment={changing} close={() => setChanging(undefined)} />
       )}
     </section>
   );

@@ -45,7 +45,11 @@ type Away = { readonly path: string; readonly owner?: string; readonly drafts: r
 export function goAway(): void {
   // After a failed sign-on this page has nothing to keep, and what was kept before is still needed.
   if (owner === undefined && path.value === '/') return;
-  const away: Away = { path: path.value, ...(owner === undefined ? {} : { owner }), drafts: [] };
+  const away: Away = {
+    path: `${path.value}${location.hash}`,
+    ...(owner === undefined ? {} : { owner }),
+    drafts: [],
+  };
   const entered = [...drafts].map(([name, draft]) => [name, draft.value] as [string, unknown]);
   for (const kept of [{ ...away, drafts: entered }, away])
     try {

@@ -1,6 +1,6 @@
 // The fields of forms.
 
-import type { InputHTMLAttributes } from 'preact';
+import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import { useId, useState } from 'preact/hooks';
 
 /** What a person enters in a field: its value and the function that sets it, to be passed to the field together. */
@@ -96,6 +96,36 @@ export function Field(props: TextField) {
     </div>
   );
 }
+
+/** A field for a file. `chosen` gets the same file again, too: it may have changed since. */
+export function FileField(props: {
+  readonly label: string;
+  readonly accept: string;
+  readonly chosen: (file: File) => void;
+  readonly children?: ComponentChildren;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{props.label}</label>
+      <input
+        id={id}
+        type="file"
+        accept={props.accept}
+        onClick={(event) => {
+          // Else the browser does not tell that the same file was chosen.
+          event.currentTarget.value = '';
+        }}
+        onChange={({ currentTarget: { files } }) => files?.[0] && props.chosen(files[0])}
+      />
+      {props.children}
+    </div>
+  );
+}
+
+/** What a browser says of a file that it cannot read, such as one that Excel has open. */
+export const unreadable =
+  'The browser cannot read it. If another program has it open, close it there, and choose it again.';
 
 type ChoiceField<Value> = FieldState<Value> & {
   readonly label: string;

@@ -82,13 +82,16 @@ export function DownloadAll<Page, Cursor>(props: {
   const download = async (signal: AbortSignal) => {
     const rows: (readonly (string | number)[])[] = [props.header];
     let cursor: Cursor | undefined;
-    do {
-      setLoaded(rows.length - 1);
-      const page = await load(cursor);
-      rows.push(...rowsOf(page));
-      cursor = next(page);
-    } while (cursor !== undefined && !signal.aborted);
-    setLoaded(undefined);
+    try {
+      do {
+        setLoaded(rows.length - 1);
+        const page = await load(cursor);
+        rows.push(...rowsOf(page));
+        cursor = next(page);
+      } while (cursor !== undefined && !signal.aborted);
+    } finally {
+      setLoaded(undefined);
+    }
     // Excel takes a file without a byte order mark for ANSI.
     if (!signal.aborted) saveFile(`${props.file}.csv`, 'text/csv', `\ufeff${csvOf(rows)}`);
   };

@@ -13,7 +13,7 @@ import {
 import { type Account, type Answer, ApiError, call, part } from '../api.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
-import { Choice, Field } from './fields.js';
+import { Choice, Field, FileField, unreadable } from './fields.js';
 import { ActionButton } from './form.js';
 import { amountText, Problem } from './parts.js';
 import { RowsByTable } from './rows-by-table.js';
@@ -119,22 +119,24 @@ function ListFile({ setText }: { readonly setText: (text: string) => void }) {
   const [unread, setUnread] = useState<{ file: File; fault: string; mayBeWindows1252: boolean } | undefined>(
     undefined,
   );
-  const read = async (file: File | undefined, encoding?: 'windows-1252') => {
-    if (file === undefined) return;
-    const found = readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
+  const latest = useRef<File | undefined>(undefined);
+  const read = async (file: File, encoding?: 'windows-1252') => {
+    latest.current = file;
+    const found = await file.arrayBuffer().then(
+      (bytes) => readListFile(new Uint8Array(bytes), encoding),
+      () => ({ fault: unreadable, mayBeWindows1252: false }),
+    );
+    if (file !== latest.current) return;
     // The previous list must not be taken for this file.
     setText('text' in found ? found.text : '');
     setUnread('text' in found ? undefined : { file, ...found });
   };
   return (
-    <div class="field">
-      <label for="list-file">Or a file (CSV or text)</label>
-      <input
-        id="list-file"
-        type="file"
-        accept=".csv,.tsv,.txt,text/csv,text/tab-separated-values,text/plain"
-        onChange={(event) => void read(event.currentTarget.files?.[0])}
-      />
+    <FileField
+      label="Or a file (CSV or text)"
+      accept=".csv,.tsv,.txt,text/csv,text/tab-separated-values,text/plain"
+      chosen={(file) => void read(file)}
+    >
       {unread !== undefined && (
         <p class="problem" role="alert">
           {unread.file.name} is not read. {unread.fault}{' '}
@@ -145,7 +147,7 @@ function ListFile({ setText }: { readonly setText: (text: string) => void }) {
           )}
         </p>
       )}
-    </div>
+    </FileField>
   );
 }
 
