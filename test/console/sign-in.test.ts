@@ -604,14 +604,11 @@ test('a later sign-in of the same person ends what they had before: with another
     assert.deepEqual([viewer.at, await statusOf(viewer.browser)], ['/', 200]);
     assert.deepEqual([await statusOf(operator.browser), await statusOf(again.browser)], [401, 401]);
     assert.deepEqual(await listed(), ['mary@example.com viewer']);
+    await signedIn(sluice, 'taken@example.com', 'operator');
     for (const claims of [
       { email: 'mary@example.com' },
-      { email: 'mary@example.com', sluice_role: 'operator', email_verified: false },
-      { sluice_role: 'operator' },
-      { email: 'mary@example.com', sluice_role: 'viewer:9' },
       { email: 'taken@example.com', sluice_role: 'operator' },
     ]) {
-      await signedInOnce('taken@example.com');
       const former = await signOn({ email: 'mary@example.com', sluice_role: 'operator' });
       assert.equal(await statusOf(former.browser), 200);
       const refused = await signOn(claims);
@@ -620,17 +617,10 @@ test('a later sign-in of the same person ends what they had before: with another
       assert.deepEqual(await listed(), []);
     }
     const said = sluice.api.map((each) => each.output()).join('');
-    for (const reason of ['no_role', 'email_not_verified', 'no_email', 'no_account', 'address_taken'])
-      assert.match(said, new RegExp(`"reason":"${reason}"`));
+    assert.match(said, /"reason":"address_taken"/);
     assert.doesNotMatch(said, /mary@example/);
     provider.subject = '';
   }));
-
-/** Creates an operator with a password, unless there is one with this address. */
-async function signedInOnce(email: string): Promise<void> {
-  const people = (await sluice.admin('people', 'list')) as { email: string }[];
-  if (!people.some((person) => person.email === email)) await signedIn(sluice, email, 'operator');
-}
 
 test('a sign-in by the provider is valid once, even if the provider gives its tokens again', () =>
   withProvider(async (provider, as) => {
