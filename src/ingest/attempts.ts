@@ -157,12 +157,14 @@ export function createAttempts(options: AttemptOptions): Attempts {
     ];
     crash('commit_packed');
     const leftMs = () => deadline - performance.now();
-    const maySend = async () =>
-      (await probe.isReachable()) && (primary.id(shard) === checkedPrimary || (await checkPrimary()));
     let sent = false;
     while (leftMs() > 0) {
-      // These may wait for a silent server longer than the commit may.
-      if (await inTime(maySend(), leftMs(), false)) {
+      const isReachable = await probe.isReachable(leftMs());
+      // A silent server is not waited for longer than the commit may take.
+      const isChecked =
+        primary.id(shard) === checkedPrimary ||
+        (isReachable && (await inTime(checkPrimary(), leftMs(), false)));
+      if (isReachable && isChecked) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, leftMs());
         if (reply.kind === 'answer') {

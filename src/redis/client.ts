@@ -8,7 +8,7 @@ import { waits } from '../contract/limits.js';
 import type { Log } from '../log.js';
 import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from '../packages/ioredis.js';
 import { commitBatches } from '../tuning.js';
-import { untilTrue } from '../wait.js';
+import { inTime, untilTrue } from '../wait.js';
 import { demandReplicas, hasReplicas, replicasOf, tolerateLoss } from './replicas.js';
 import { bySentinels } from './sentinels.js';
 
@@ -263,13 +263,12 @@ export function probeOf(redis: Redis, key: string) {
     redis.refreshSlotsCache();
   };
   return {
-    /** Whether a command on the key would be sent now. Costs a round trip only after a failure. */
-    isReachable: async (): Promise<boolean> => {
+    /** Whether a command on the key would be sent now. Costs a round trip only after a failure, and at most this long. */
+    isReachable: async (msMax: number): Promise<boolean> => {
       if (redis.status !== 'ready') return false;
-      known ||= await redis
-        .exists(key)
-        .then(() => true, markSuspect)
-        .then(Boolean);
+      if (known) return true;
+      const answered = redis.exists(key).then(() => true, markSuspect);
+      known = Boolean(await inTime(answered, msMax, false));
       return known;
     },
     /** To be called when a command on the key failed. */
