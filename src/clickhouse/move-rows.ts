@@ -1,17 +1,17 @@
 // Copying a shard's rows from one server to another, comparing and removing them. One process owns a move; a process that continues it
-// becomes the new owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the shard accepts
-// only copies of the current owner (`closeShard`), and rows are removed only while a table names their owner.
+// becomes the new owner. Statements of an earlier owner that arrive late change nothing: while the shard's door on a server (`setDoor`) names
+// the owner's copy, the server takes only this copy, and only this owner removes rows.
 
 import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
 import { moves } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import { readRows } from './answers.js';
-import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
-import { changeDefinition } from './definitions.js';
+import { type ClickHouseClient, drain } from './client.js';
 import { readLong, readRowLong } from './long-statement.js';
 import { applyMasks, withMasked } from './masks.js';
 import { deleteRows, killMutations } from './mutate.js';
+import { lastDoor } from './shard-limits.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
 import { numberedTables, storedTable } from './tables.js';
 import { takenRecordsTable } from './taken-records.js';
@@ -19,8 +19,8 @@ import { takenRecordsTable } from './taken-records.js';
 export const movedTables = [...numberedTables, 'stored_keys', takenRecordsTable] as const;
 export type MovedTable = (typeof movedTables)[number];
 
-/** A move on one server. The owner is hexadecimal digits. */
-export type OwnedMove = { readonly database: string; readonly shard: number; readonly owner: string };
+/** The owner is hexadecimal digits. */
+export type OwnedMove = { readonly shard: number; readonly owner: string };
 
 /** The rows of a shard, including the index's markers. FINAL, since merges drop duplicates in the index and in taken records. */
 function rowsOf(table: MovedTable, shard: number): { readonly from: string; readonly where: string } {
@@ -33,31 +33,9 @@ function rowsOf(table: MovedTable, shard: number): { readonly from: string; read
   };
 }
 
-const ownerTable = (shard: number) => `shard_${shard}_is_moved_by`;
-
-/** Makes a process the owner on a server, and ends the mutations of an earlier owner there. */
-export async function takeOver(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
-  const table = ownerTable(shard);
-  const query = `CREATE OR REPLACE TABLE ${table} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`;
-  await changeDefinition(client, [table], query);
-  await killMutations(client, ownerTable(shard));
-}
-
-/** Ends the ownership that `takeOver` began, if no other process has taken over since. */
-export async function giveUp(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
-  const query = `SELECT owner FROM ${ownerTable(shard)}`;
-  try {
-    const [row] = await readRows<{ owner: string }>(client, { query });
-    if (row?.owner === owner) await endOwnership(client, shard);
-  } catch (error) {
-    // The other process has removed it.
-    if (codeOfFault(error) !== faultCodes.unknownTable) throw error;
-  }
-}
-
-/** Removes the owner: from then on no process may remove rows of the shard on this server, until one takes over. */
-export async function endOwnership(client: ClickHouseClient, shard: number): Promise<void> {
-  await client.command({ query: `DROP TABLE IF EXISTS ${ownerTable(shard)} SYNC` });
+/** Ends the removal of a shard's rows that an earlier owner has begun. */
+export async function endRemovals(client: ClickHouseClient, shard: number): Promise<void> {
+  await killMutations(client, copyNameOf(shard, ''));
 }
 
 export async function readPartitions(
@@ -176,11 +154,11 @@ async function readArrived(client: ClickHouseClient, queryId: string): Promise<n
 export async function removeRows(
   client: ClickHouseClient,
   table: MovedTable,
-  { database, shard, owner }: OwnedMove,
+  { shard, owner }: OwnedMove,
   partition?: string,
 ): Promise<void> {
   const isPartition = partition === undefined ? '' : ` AND _partition_id = '${partition}'`;
-  const isOwner = `'${owner}' IN (SELECT owner FROM ${database}.${ownerTable(shard)})`;
+  const isOwner = `${lastDoor(client, shard)} = '${copyNameOf(shard, owner)}'`;
   const condition = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner}`;
   await deleteRows(client, table, { condition, mark: owner });
   // From now on no round erases masked rows of this shard here.

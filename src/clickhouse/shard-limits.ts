@@ -3,6 +3,7 @@
 // 0002_create_stored_events.sql), so no definition changes while the service runs. A limit applies to every insert that is not yet in
 // system.processes when the limit is stored; inserts that are already running continue.
 
+import { readRow } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { readMigrations } from './migrate.js';
@@ -31,21 +32,33 @@ export async function refuseSegments(
 }
 
 /**
- * Makes ClickHouse refuse the shard's rows from all processes, and its keys from workers, with the code of `isRefusedSegment`.
- * `copy`: the name of the only copy that is still accepted. A later call for the shard replaces this one.
+ * Sets what a server takes of a shard: 'open' all but copies, else only the copy of this name. ClickHouse refuses the rest, rows and keys of
+ * workers, with the code of `isRefusedSegment`. Settles with false if another process has set the door since its state was read as `state`:
+ * so a statement that arrives late changes nothing.
  */
-export async function closeShard(client: ClickHouseClient, shard: number, copy = 'closed'): Promise<void> {
-  await setDoor(client, shard, copy);
+export async function setDoor(
+  client: ClickHouseClient,
+  shard: number,
+  door: string,
+  state: string,
+): Promise<boolean> {
+  await add(
+    client,
+    `SELECT ${shard}, 'door', '', ${state} + 1, '${door}' WHERE ${lastDoor(client, shard, 'value')} = ${state}`,
+  );
+  return (await readDoor(client, shard)).door === door;
 }
 
-/** Makes ClickHouse accept the shard's rows again, and refuse copies of them, however late they arrive. */
-export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
-  await setDoor(client, shard, 'open');
+/** What a server takes of a shard, and a number that grows each time it is set. */
+export async function readDoor(client: ClickHouseClient, shard: number) {
+  return readRow<{ door: string; state: string }>(client, {
+    query: `SELECT ${lastDoor(client, shard)} AS door, toString(${lastDoor(client, shard, 'value')}) AS state`,
+  });
 }
 
-async function setDoor(client: ClickHouseClient, shard: number, door: string): Promise<void> {
-  const before = `SELECT max(value) FROM ${limitsTable} WHERE shard = ${shard} AND kind = 'door'`;
-  await add(client, `SELECT ${shard}, 'door', '', (${before}) + 1, '${door}'`);
+/** SQL: a column of the row that stands. */
+export function lastDoor(client: ClickHouseClient, shard: number, column: 'door' | 'value' = 'door'): string {
+  return `(SELECT argMax(${column}, value) FROM ${databaseOf(client)}.${limitsTable} FINAL WHERE shard = ${shard} AND kind = 'door')`;
 }
 
 async function add(client: ClickHouseClient, limit: string): Promise<void> {

@@ -326,16 +326,14 @@ test('a restore that was paused before it began lets no round of deletions begin
 
 test('leaves tables alone that are not of the schema, whether the backup or the database has them', async () => {
   await sluice.rows('CREATE TABLE ours (a UInt8) ENGINE = MergeTree ORDER BY a AS SELECT 1 AS a');
-  await sluice.rows(
-    "CREATE TABLE shard_0_is_moved_by ENGINE = MergeTree ORDER BY owner AS SELECT 'a' AS owner",
-  );
+  await sluice.rows('CREATE TABLE theirs ENGINE = MergeTree ORDER BY a AS SELECT 1 AS a');
   await sluice.admin('backup', 'create', 'more');
   await sluice.rows('INSERT INTO ours VALUES (2)');
-  await sluice.rows('DROP TABLE shard_0_is_moved_by SYNC');
+  await sluice.rows('DROP TABLE theirs SYNC');
   await sluice.admin('backup', 'restore', 'more', '--yes');
   assert.deepEqual(await sluice.rows('SELECT count() AS rows FROM ours'), [{ rows: 2 }]);
   await sluice.rows('DROP TABLE ours SYNC');
-  assert.deepEqual(await sluice.rows("SELECT name FROM system.tables WHERE name LIKE '%_is_moved_by'"), []);
+  assert.deepEqual(await sluice.rows("SELECT name FROM system.tables WHERE name = 'theirs'"), []);
 });
 
 test('if two processes make a backup with the same name at once, one of them makes it, and its entry stays', async () => {

@@ -2,9 +2,9 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readMigrations } from '../../clickhouse/migrate.js';
-import { giveUp, takeOver } from '../../clickhouse/move-rows.js';
+import { endRemovals } from '../../clickhouse/move-rows.js';
 import { serversOf } from '../../clickhouse/servers.js';
-import { closeShard, openShard, refuseSegments } from '../../clickhouse/shard-limits.js';
+import { readDoor, refuseSegments, setDoor } from '../../clickhouse/shard-limits.js';
 import { makeLocalViews } from '../../clickhouse/spanning-views.js';
 import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../../clickhouse/store.js';
 import { AdministrationError } from '../../contract/errors.js';
@@ -21,15 +21,11 @@ import { checkOwner, isUnchanged, type Moving, readShardServers } from './note.j
 
 /** Makes both servers refuse the shard's rows. From then on only this process stores them there, by copying. */
 export async function close(moving: Moving): Promise<void> {
-  const { context, move, owned, source, target } = moving;
+  const { context, move, source, target } = moving;
   const { shard } = move;
   const { redis } = context;
   await showOnServer(context, target, move.to);
-  await own(moving, target);
-  await closeShard(source, shard);
-  await closeShard(target, shard, copyNameOf(shard, owned.owner));
-  // If another process takes over the move after this check, it closes the server again, and the server then refuses this process's copies.
-  await checkOwner(context, owned);
+  for (const client of [source, target]) await own(moving, client);
   for (const client of [source, target]) await untilNoInsertRuns(() => isInsertOfShardRunning(client, shard));
   await untilNoInsertRuns(() => isCopyRunning(target, shard));
   const { deployment } = await readLoadedRegistry(redis);
@@ -62,18 +58,12 @@ export async function checkNoRestore(redis: AdminContext['redis']): Promise<void
     );
 }
 
-/**
- * Opens the shard on the server that has it, even if a paused process has closed it after the move ended. If the shard has moved on since,
- * this process was itself paused, so it closes the shard again.
- */
+/** Opens the shard on the server that has it. Does nothing if the shard has moved on, since this process was then paused. */
 export async function openIfStored(context: AdminContext, shard: number, server: number): Promise<void> {
   const client = serversOf(context.clickhouse).all[server] as ClickHouseClient;
-  let isOpen: boolean | undefined;
   for (;;) {
-    const isStored = await storesOn(context, shard, server);
-    if (isStored === isOpen) return;
-    await (isStored ? openShard(client, shard) : closeShard(client, shard));
-    isOpen = isStored;
+    const { state } = await readDoor(client, shard);
+    if (!(await storesOn(context, shard, server)) || (await setDoor(client, shard, 'open', state))) return;
   }
 }
 
@@ -85,14 +75,15 @@ async function storesOn(context: AdminContext, shard: number, server: number): P
   return servers[shard] === server && !isCopied;
 }
 
-/** Makes this process the owner on a server. If it was paused and is too late for that, it leaves nothing on the server. */
+/** Makes this process the owner on a server. Rejects with MoveTakenOver, and changes nothing there, if another one continues the move. */
 export async function own({ context, owned }: Moving, client: ClickHouseClient): Promise<void> {
-  await checkOwner(context, owned);
-  await takeOver(client, owned);
-  await checkOwner(context, owned).catch(async (error: unknown) => {
-    await giveUp(client, owned);
-    throw error;
-  });
+  const { shard, owner } = owned;
+  for (;;) {
+    const { state } = await readDoor(client, shard);
+    await checkOwner(context, owned);
+    if (await setDoor(client, shard, copyNameOf(shard, owner), state)) break;
+  }
+  await endRemovals(client, shard);
 }
 
 /** Hides the rows on the old server before it shows them on the new one, so that no query sees a row twice. */

@@ -4,7 +4,6 @@
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import {
   copyRows,
-  endOwnership,
   type MovedTable,
   movedTables,
   readFingerprint,
@@ -60,12 +59,11 @@ async function copyPartition(
 
 /** Removes the shard's rows from one of the two servers. That server stays closed for the shard. */
 export async function removeAll(moving: Moving, from: ClickHouseClient): Promise<void> {
-  const { move, owned, source, target, crash, say } = moving;
+  const { move, owned, source, crash, say } = moving;
   await own(moving, from);
   for (const table of movedTables) {
     if ((await readPartitions(from, table, move.shard)).size > 0) await removeRows(from, table, owned);
     crash('rows_removed');
     say(`shard ${move.shard}: ${table} removed from server ${from === source ? move.from : move.to}`);
   }
-  for (const client of [source, target]) await endOwnership(client, move.shard);
 }

@@ -6,7 +6,6 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { ClickHouseSetBack, reachableServers, serversOf } from '../../clickhouse/servers.js';
-import { closeShard } from '../../clickhouse/shard-limits.js';
 import { copyNameOf, isCopyRunning } from '../../clickhouse/store.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { createCrashPoint } from '../../crash-point.js';
@@ -15,7 +14,7 @@ import { assertCurrent } from '../../registry/witness.js';
 import type { AdminContext } from '../context.js';
 import { renewIndex } from '../renew-index.js';
 import { untilNoInsertRuns } from '../running-inserts.js';
-import { checkNoRestore, close, endRounds, openIfStored, showWhereStored } from './close.js';
+import { checkNoRestore, close, endRounds, openIfStored, own, showWhereStored } from './close.js';
 import { copyAll, removeAll } from './copy.js';
 import {
   change,
@@ -52,7 +51,7 @@ export async function moveShard(
     await openIfStored(context, shard, to);
     return 'already there';
   }
-  const owned = { database: config.clickhouseDatabase, shard, owner: move.owner };
+  const owned = { shard, owner: move.owner };
   const [source, target] = [all[move.from] as ClickHouseClient, all[move.to] as ClickHouseClient];
   const moving: Moving = { context, move, owned, source, target, crash, say };
   await finish(moving).catch((error: unknown) => forgetIfUnchanged(moving, error));
@@ -140,7 +139,7 @@ async function revert(moving: Moving): Promise<void> {
   const { context, move, source, target, crash, say } = moving;
   const { shard } = move;
   // From here on ClickHouse refuses copies by the process that started the move. This waits for a copy that is running.
-  await closeShard(target, shard);
+  await own(moving, target);
   await untilNoInsertRuns(() => isCopyRunning(target, shard));
   await removeAll(moving, target);
   await openIfStored(context, shard, move.from);
