@@ -165,6 +165,10 @@ async function makeParts(
     // This process may have been paused, and another one may have continued the backup in the meantime.
     if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
       throw new AdministrationError(`another process has continued the backup ${name}: see "backup list"`);
+    if (error instanceof BackupExists)
+      throw new AdministrationError(
+        `the disk for backups already has a backup ${name}: make one with another name`,
+      );
     // ClickHouse has no statement that removes a backup.
     throw new AdministrationError(
       `the backup failed: ${error.message}; remove what was written of it from the disk for backups: the folders ${name} and ${name}.*`,

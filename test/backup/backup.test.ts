@@ -571,6 +571,11 @@ test('a backup that is based on another one ends with it, since a restore needs 
     await noteBackup(redis, { ...(kept as Backup), keep_until: new Date().toISOString() });
   });
   await assert.rejects(makeFrom('late-based'), /there is no backup base, or it has ended/);
+  // Nobody may be told to remove these files as those of a backup that failed.
+  await assert.rejects(
+    sluice.admin('backup', 'create', 'base'),
+    /the disk for backups already has a backup base: make one with another name$/,
+  );
   const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
-  assert.ok(!names.includes('late-based'), String(names));
+  assert.ok(!names.some((name) => ['late-based', 'base'].includes(name)), String(names));
 });
