@@ -17,195 +17,28 @@ import {
   serviceGrants,
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
-import {
-  type ClickHouseClient,
-  ClickHouseError,
-  ClickHouseLogLevel,
-  createClient,
-} from '../../src/packages/clickhouse.js';
 import { type ClickHouseHandle, startClickHouse } from '../harness/clickhouse.js';
 import { inShell } from '../harness/shell.js';
 import { runProgram } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
-import { ask, begin, longStatement, type Question, running } from '../support/clickhouse-requests.js';
+import { ask, type Question } from '../support/clickhouse-requests.js';
 import { filesWith } from '../support/traces.js';
 
 let server: ClickHouseHandle;
-let client: ClickHouseClient;
 
 before(async () => {
   server = await startClickHouse({ env: { TZ: 'America/New_York' } });
   await runProgram('src/migrate.js', [], { ...process.env, CLICKHOUSE_URL: server.url });
   await server.query('CREATE DATABASE work');
-  client = clientOf(server.testerUrl);
 });
 
-after(async () => {
-  await client?.close();
-  await server?.remove();
-});
+after(() => server?.remove());
 
-const rowsOf = (table: string) => server.query(`SELECT * FROM work.${table} ORDER BY ALL`);
-
-describe('a program', () => {
-  test('asks and inserts through the official client', async () => {
-    assert.deepEqual(await client.ping({ select: true }), { success: true });
-    await server.query('CREATE TABLE work.client (a UInt64, b String) ENGINE = MergeTree ORDER BY a');
-    await client.insert({ table: 'work.client', values: [{ a: 1, b: "it's" }], format: 'JSONEachRow' });
-    const packed = clientOf(server.testerUrl, { compression: { request: true, response: true } });
-    await packed.insert({ table: 'work.client', values: [{ a: 2, b: 'é' }], format: 'JSONEachRow' });
-    const result = await packed.query({
-      query: 'SELECT * FROM work.client WHERE a <= {most:UInt8} ORDER BY a',
-      query_params: { most: 2 },
-      format: 'JSONEachRow',
-    });
-    assert.deepEqual(await result.json(), [
-      { a: 1, b: "it's" },
-      { a: 2, b: 'é' },
-    ]);
-    await packed.close();
-  });
-
-  test('sees the code and the type of an error in the official client', async () => {
-    await assert.rejects(client.query({ query: 'SELECT * FROM nosuch' }), (error) => {
-      assert.ok(error instanceof ClickHouseError);
-      assert.deepEqual([error.code, error.type], ['60', 'UNKNOWN_TABLE']);
-      return true;
-    });
-    const sql = 'SELECT throwIf(number = 3000000) AS x FROM numbers(3000100)';
-    const result = await client.query({ query: sql, format: 'JSONEachRow' });
-    const read = async () => {
-      for await (const rows of result.stream()) assert.ok(rows.length > 0);
-    };
-    await assert.rejects(read, (error) => error instanceof ClickHouseError && error.code === '395');
-  });
-
-  test('can use curl, and gets times in UTC', async () => {
-    const password = `$(cat ${join(server.dir, 'clickhouse-reader-password')})`;
-    const curl = `curl -sS --fail-with-body -u "reader:${password}" '${server.origin}/?database=sluice'`;
-    const sql = 'SELECT currentUser(), timezone(), count() FROM events';
-    assert.equal(await inShell(`${curl} -d '${sql}'`), 'reader\tUTC\t0\n');
-  });
-
-  test('reads an answer compressed with LZ4, and may send its data so', async () => {
-    await server.query('CREATE TABLE work.packed (a UInt64, b String) ENGINE = MergeTree ORDER BY a');
-    const body = "SELECT number, 'text' FROM numbers(1000)";
-    const { bytes } = await ask(server, { parameters: { compress: '1' }, body });
-    const lz4 = 0x82;
-    assert.equal(bytes[16], lz4);
-    assert.ok(bytes.length < 8_000);
-    const parameters = { query: 'INSERT INTO work.packed FORMAT TSV', decompress: '1' };
-    assert.equal((await ask(server, { parameters, body: bytes })).status, 200);
-    assert.equal(await server.query('SELECT count(), sum(a) FROM work.packed'), '1000\t499500\n');
-  });
-
-  test('names its query, sees it running, and ends it', async () => {
-    // Without this setting an answer that has begun has its error at its end.
-    const parameters = { query_id: 'my query', wait_end_of_query: '1' };
-    const slow = ask(server, { parameters, body: longStatement });
-    await until(async () => (await running(server, 'my query')) === 1, 'the query runs');
-    assert.match(await server.query("KILL QUERY WHERE query_id = 'my query' SYNC"), /^finished/);
-    const { exceptionCode, headers } = await slow;
-    assert.deepEqual([exceptionCode, headers['x-clickhouse-query-id']], ['394', 'my query']);
-    assert.equal(await running(server, 'my query'), 0);
-  });
-
-  test('reads from another one by the native protocol', async () => {
-    await server.query('CREATE TABLE work.shared (a UInt64) ENGINE = MergeTree ORDER BY a');
-    await server.query('INSERT INTO work.shared SELECT number FROM numbers(5)');
-    const other = await startClickHouse();
-    const { tcpPort, tester, reader } = server;
-    const remote = (table: string, { name, password }: typeof tester) =>
-      `remote('127.0.0.1:${tcpPort}', ${table}, '${name}', '${password}')`;
-    try {
-      assert.equal(await other.query(`SELECT sum(a) FROM ${remote('work.shared', tester)}`), '10\n');
-      await other.query(`INSERT INTO FUNCTION ${remote('work.shared', tester)} VALUES (90)`);
-      assert.equal(await server.query('SELECT sum(a) FROM work.shared'), '100\n');
-      assert.equal(await other.query(`SELECT count() FROM ${remote('sluice.events', reader)}`), '0\n');
-      await assert.rejects(other.query(`SELECT * FROM ${remote('work.shared', reader)}`), /ACCESS_DENIED/);
-      const stranger = { ...reader, password: 'wrong' };
-      await assert.rejects(
-        other.query(`SELECT * FROM ${remote('sluice.events', stranger)}`),
-        /AUTHENTICATION_FAILED/,
-      );
-    } finally {
-      await other.remove();
-    }
-  });
-
-  test('has 100 queries at once answered, beside long ones', async () => {
-    const long = Array.from({ length: 20 }, () =>
-      ask(server, { parameters: { query_id: '' }, body: `${longStatement}, log_comment = 'many'` }),
-    );
-    const many = async () =>
-      Number(
-        await server.query("SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'many'"),
-      );
-    await until(async () => (await many()) >= 20, 'the long queries run');
-    const numbers = Array.from({ length: 100 }, (_, index) => index);
-    const replies = await Promise.all(
-      numbers.map((n) => ask(server, { parameters: { param_n: String(n) }, body: 'SELECT {n:UInt8} + 1' })),
-    );
-    assert.deepEqual(
-      replies.map(({ body }) => body),
-      numbers.map((n) => `${n + 1}\n`),
-    );
-    await server.query(
-      "KILL QUERY WHERE Settings['log_comment'] = 'many' AND query LIKE 'SELECT sleepEachRow%' SYNC",
-    );
-    for (const { body } of await Promise.all(long)) assert.match(body, /QUERY_WAS_CANCELLED/);
-  });
-
-  test('reads 500 MB as slowly as it likes, and the engine does not grow', async () => {
-    const rows = 5_000_000;
-    const body = `SELECT number, repeat('x', 90) FROM numbers(${rows}) FORMAT TSV`;
-    const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
-    await until(() => response.readableLength > 0, 'the result begins');
-    const memoryBefore = memoryKiB();
-    // Other statements continue, but the large one cannot, since nobody reads what it writes.
-    for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
-    let bytes = 0;
-    let grownKiB = 0;
-    let last = '';
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      if (bytes % 1000 === 0) grownKiB = Math.max(grownKiB, memoryKiB() - memoryBefore);
-      bytes += chunk.length;
-      last = chunk.toString('latin1', chunk.length - 120);
-    }
-    assert.ok(response.complete && last.includes(`${rows - 1}\txxx`));
-    assert.ok(bytes > 480_000_000);
-    grownKiB = Math.max(grownKiB, memoryKiB() - memoryBefore);
-    assert.ok(grownKiB < 150_000, `${grownKiB} KiB more`);
-  });
-
-  test('that goes away in the middle of an insert has stored nothing', async () => {
-    await server.query('CREATE TABLE work.cut (a UInt64) ENGINE = MergeTree ORDER BY a');
-    // ClickHouse begins once it has read as much as a statement may have.
-    const rows = '1\n'.repeat(200_000);
-    for (const framing of [
-      'Content-Length: 1000000\r\n\r\n',
-      `Transfer-Encoding: chunked\r\n\r\n${rows.length.toString(16)}\r\n`,
-    ]) {
-      const queryId = framing.slice(0, 8);
-      const query = new URLSearchParams({ query: 'INSERT INTO work.cut FORMAT TSV', query_id: queryId });
-      const socket = connect({ host: '127.0.0.1', port: server.port });
-      socket.write(`POST /?${query} HTTP/1.1\r\nHost: localhost\r\n${authorization()}${framing}${rows}`);
-      await until(async () => (await running(server, queryId)) === 1, 'the insert runs');
-      socket.destroy();
-      await until(async () => (await running(server, queryId)) === 0, 'the insert has ended');
-    }
-    assert.equal(await rowsOf('cut'), '');
-  });
-
-  test('that leaves before the end of its query ends it', async () => {
-    const { outgoing } = begin(server, {
-      parameters: { query_id: 'left', cancel_http_readonly_queries_on_client_close: '1' },
-      body: longStatement,
-    });
-    await until(async () => (await running(server, 'left')) === 1, 'it runs');
-    outgoing.destroy();
-    await until(async () => (await running(server, 'left')) === 0, 'it has ended');
-  });
+test('a program can use curl, and gets times in UTC', async () => {
+  const password = `$(cat ${join(server.dir, 'clickhouse-reader-password')})`;
+  const curl = `curl -sS --fail-with-body -u "reader:${password}" '${server.origin}/?database=sluice'`;
+  const sql = 'SELECT currentUser(), timezone(), count() FROM events';
+  assert.equal(await inShell(`${curl} -d '${sql}'`), 'reader\tUTC\t0\n');
 });
 
 describe('the process', () => {
@@ -438,7 +271,9 @@ describe('access', () => {
         const parameters = { database: 'sluice', wait_end_of_query: '1' };
         const body = `SELECT ${columns} FROM ${from}`;
         const answer = await ask(server, { as: server.reader, parameters, body });
-        const summary = JSON.parse(String(answer.headers['x-clickhouse-summary'])) as { read_rows: string };
+        const summary = JSON.parse(String(answer.headers.get('x-clickhouse-summary'))) as {
+          read_rows: string;
+        };
         return { body: answer.body, read: Number(summary.read_rows) };
       };
       const one = "WHERE app_id = '1' AND identity = 'u77'";
@@ -519,12 +354,4 @@ async function connections(): Promise<number> {
 /** The tester's credentials, as a header of a raw request. */
 function authorization(): string {
   return `X-ClickHouse-User: ${server.tester.name}\r\nX-ClickHouse-Key: ${server.tester.password}\r\n`;
-}
-
-function memoryKiB(): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'utf8'))?.[1]);
-}
-
-function clientOf(url: string, options: Parameters<typeof createClient>[0] = {}): ClickHouseClient {
-  return createClient({ url, log: { level: ClickHouseLogLevel.OFF }, ...options });
 }

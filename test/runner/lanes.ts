@@ -151,12 +151,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'two API processes and two workers',
     'children of a killed start',
   ],
-  moves: [
-    'before a move changes a server',
-    'a process that stood still before it owned',
-    'a server that a move opens late, when the shard has moved back',
-    'a process that was paused while its move',
-  ],
+  moves: ['before a move changes a server', 'a server that a move opens late, when the shard has moved back'],
   packages: ['by TypeScript under node16', 'by TypeScript under nodenext'],
   proxies: ['the bench loads it by TLS'],
   'redis-cluster': [

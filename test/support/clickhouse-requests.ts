@@ -1,7 +1,5 @@
 // Requests to the embedded ClickHouse, sent as programs other than the official client do.
 
-import assert from 'node:assert/strict';
-import { type IncomingMessage, request } from 'node:http';
 import { type ClickHouseHandle, type ClickHouseUser, credentials } from '../harness/clickhouse.js';
 
 /** Runs until it is killed, and uses no CPU. */
@@ -12,54 +10,20 @@ export type Question = {
   /** The user, `tester` by default; null sends none. */
   readonly as?: ClickHouseUser | null;
   readonly parameters?: Readonly<Record<string, string>>;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: string | Buffer;
+  readonly body?: string;
 };
 
-export type Reply = {
-  readonly status: number;
-  readonly headers: IncomingMessage['headers'];
-  readonly bytes: Buffer;
-  readonly body: string;
-  readonly exceptionCode: string | undefined;
-  /** False if the connection broke before the end. */
-  readonly isComplete: boolean;
-};
-
-/** Sends a statement in the body, or data for the statement in `parameters.query`; settles with the whole answer. */
-export async function ask(server: ClickHouseHandle, question: Question): Promise<Reply> {
-  const response = await begin(server, question).response;
-  const chunks: Buffer[] = [];
-  try {
-    for await (const chunk of response) chunks.push(chunk as Buffer);
-  } catch (error) {
-    assert.equal((error as NodeJS.ErrnoException).code, 'ECONNRESET');
-  }
-  const bytes = Buffer.concat(chunks);
-  return {
-    status: response.statusCode ?? 0,
-    headers: response.headers,
-    bytes,
-    body: bytes.toString(),
-    exceptionCode: response.headers['x-clickhouse-exception-code'] as string | undefined,
-    isComplete: response.complete,
-  };
-}
-
-/** Like `ask`, but `response` settles with the head of the answer before its body is read. */
-export function begin(server: ClickHouseHandle, { as, parameters, headers, body }: Question) {
+/** Sends a statement in the body, or data for the statement in `parameters.query`; settles with the answer. */
+export async function ask(server: ClickHouseHandle, { as, parameters, body = '' }: Question) {
   const user = as === undefined ? server.tester : as;
-  const outgoing = request(`${server.origin}/?${new URLSearchParams(parameters)}`, {
+  const response = await fetch(`${server.origin}/?${new URLSearchParams(parameters)}`, {
     method: 'POST',
-    headers: { Connection: 'close', ...(user === null ? {} : credentials(user)), ...headers },
+    headers: { connection: 'close', ...(user === null ? {} : credentials(user)) },
+    body,
   });
-  const response = new Promise<IncomingMessage>((settle, reject) => {
-    outgoing.once('response', settle);
-    outgoing.once('error', reject);
-  });
-  response.catch(() => undefined); // A test that destroys the request does not wait for its answer.
-  outgoing.end(body);
-  return { outgoing, response };
+  const exceptionCode = response.headers.get('x-clickhouse-exception-code') ?? undefined;
+  const { status, headers } = response;
+  return { status, headers, body: await response.text(), exceptionCode };
 }
 
 /** How many statements with this id are running. */
