@@ -9,7 +9,6 @@ for (const [command, args, taken] of [
   ['chaos', ['--help'], '--rounds, --parallel'],
   ['fuzz', ['--cuont', '5'], '--count, --seed'],
   ['soak', ['fast'], '--minutes'],
-  ['flights', ['--row', '5'], '--rows'],
 ] as const) {
   test(`${command} says in one line which options there are`, () => {
     const main = fileURLToPath(new URL(`../${command}/main.js`, import.meta.url));
