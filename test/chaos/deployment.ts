@@ -1,7 +1,7 @@
 // The deployment under test in the layouts `one` and `disks`: Redis on a small disk, ClickHouse behind a gate, two API processes, two
 // workers, and a proxy on every connection between them.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Cluster, Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -112,10 +112,7 @@ export async function startDeployment({
     }),
     startClickHouse({
       ...(full === undefined || full.holds === 'redis' ? {} : { dir: folderOn(disk, 'clickhouse') }),
-      prepare: (folder) => {
-        keepPartLog(`${folder}.d`);
-        cutDisk?.mountAt(folder);
-      },
+      prepare: (folder) => cutDisk?.mountAt(folder),
     }),
   ]);
   const gate = await startClickHouseGate(clickhouse.testerUrl, { choice: isPoison, code: cannotParse });
@@ -203,15 +200,6 @@ function folderOn(disk: SmallDisk, name: string): string {
   const folder = join(disk.dir, name);
   mkdirSync(folder);
   return folder;
-}
-
-/** Turns on ClickHouse's part log, from which absent.ts explains missing records. */
-function keepPartLog(folder: string): void {
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(
-    join(folder, 'part-log.xml'),
-    '<clickhouse><part_log><database>system</database><table>part_log</table><flush_interval_milliseconds>500</flush_interval_milliseconds></part_log></clickhouse>',
-  );
 }
 
 export function oursByPart({ api, workers }: SluiceHandle): [ProcessPart, Child][] {

@@ -10,14 +10,13 @@ import { administer, getToken } from '../harness/deletion.js';
 import { untilDrained } from '../harness/fault-checks.js';
 import { createMark, createProducer, type Load, type Producer, startLoad } from '../harness/load.js';
 import { until } from '../harness/wait.js';
-import { explainAbsent } from './absent.js';
 import type { Broken } from './broken.js';
 import { findUncalled, startCallReceiver } from './callbacks.js';
 import type { Counts, Evidence } from './check.js';
 import { checkInThread } from './check-thread.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
-import { type AnyDeployment, type Deployment, startDead } from './deployment.js';
+import { type AnyDeployment, startDead } from './deployment.js';
 import { startExportedUsers } from './exported-users.js';
 import { type AnyWorld, hold, type Part, type World } from './fault.js';
 import { crashKinds, faultsNamed } from './faults.js';
@@ -168,10 +167,8 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   await scene.untilCalled();
   await clients.close();
   endPhase('poll');
-  const seen = await evidence();
-  const checked = await checkInThread(seen);
+  const checked = await checkInThread(await evidence());
   broken.push(...world.broken, ...checked.broken, ...findLogged(scene), ...findEnded(deployment, endsBefore));
-  broken.push(...(await explainLost(deployment, seen, broken)));
   broken.push(...(await findInBooks(deployment, beganMs)));
   scene.close();
   endPhase('check');
@@ -197,22 +194,6 @@ async function findInBooks({ sluice, redis }: AnyDeployment, beganMs: number): P
     what: `environment ${app_id}`,
     detail: `${records} ${kind} of ${minute} are missing`,
   }));
-}
-
-/** Explains the lost records of each environment, if the layout has a single ClickHouse. */
-async function explainLost(
-  deployment: AnyDeployment,
-  { environments }: Evidence,
-  broken: readonly Broken[],
-): Promise<Broken[]> {
-  if (!('clickhouse' in deployment) || !broken.some(({ kind }) => kind === 'lost')) return [];
-  const { clickhouse, sluice } = deployment as Deployment;
-  const explained = await Promise.all(
-    environments.map(({ appId, history }) =>
-      explainAbsent(clickhouse, sluice.database, appId, history, broken),
-    ),
-  ).catch((error: Error) => [{ kind: 'absent', what: 'no explanation', detail: messageOf(error) }]);
-  return explained.flatMap((each) => (each === undefined ? [] : [each]));
 }
 
 type Scene = {
