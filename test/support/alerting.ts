@@ -6,8 +6,7 @@ import { type Child, startChild } from '../harness/child.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
-import { readDeployFile, readYaml } from './deploy-file.js';
-import { programPath } from './proxies.js';
+import { programPath, readDeployFile, readYaml } from './deploy-file.js';
 
 type PrometheusConfig = {
   readonly scrape_configs: readonly { readonly job_name: string; readonly dns_sd_configs: unknown }[];

@@ -1,12 +1,24 @@
 // Reads the files of deploy/ for tests.
 
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseAllDocuments } from 'yaml';
 
 export const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** The path of a program, or of a Java library in `more`: on the PATH, or where deploy/local/unpack.mjs unpacks it. */
+export function programPath(program: string, more: readonly string[] = []): string {
+  const folders = [
+    ...(process.env.PATH ?? '').split(delimiter),
+    ...more,
+    join(root, 'node_modules/.cache/sluice'),
+  ];
+  const path = folders.map((folder) => join(folder, program)).find((each) => existsSync(each));
+  if (path === undefined) throw new Error(`${program} is missing: "npm test -- deploy" fetches it`);
+  return path;
+}
 
 export function deployPath(...names: readonly string[]): string {
   return join(root, 'deploy', ...names);

@@ -1,16 +1,13 @@
 // Debian's ZooKeeper, as the keeper of ClickHouse's replicated tables.
 
-import { existsSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { type Child, startChild } from '../harness/child.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
-import { root } from './deploy-file.js';
-
-/** The folders where Debian's packages install Java libraries, and where deploy/local/unpack.mjs unpacks them. */
-const folders = ['/usr/share/java', join(root, 'node_modules/.cache/sluice')];
+import { programPath } from './deploy-file.js';
 
 export async function startKeeper(): Promise<Child & { readonly port: number }> {
   const dir = tempDir('keeper');
@@ -27,7 +24,7 @@ export async function startKeeper(): Promise<Child & { readonly port: number }> 
         '-XX:TieredStopAtLevel=1',
         '-cp',
         ['zookeeper.jar', 'zookeeper-jute.jar', 'slf4j-api.jar', 'metrics-core.jar', 'snappy-java.jar']
-          .map(libraryOf)
+          .map((name) => programPath(name, ['/usr/share/java']))
           .join(delimiter),
         'org.apache.zookeeper.server.ZooKeeperServerMain',
         join(dir, 'zoo.cfg'),
@@ -40,13 +37,6 @@ export async function startKeeper(): Promise<Child & { readonly port: number }> 
     healthyDeadlineMs: 60_000,
   });
   return Object.defineProperties(child as Child & { port: number }, { port: { value: port } });
-}
-
-function libraryOf(name: string): string {
-  const found = folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
-  if (found === undefined)
-    throw new Error(`${name} is missing: "npm test -- clickhouse-replicas" fetches it`);
-  return found;
 }
 
 /** Whether the keeper serves clients: it then answers `srvr` with its version. */

@@ -1,14 +1,14 @@
 // Debian's proxies with the files of deploy/proxy, in front of a test's API process.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { type Child, startChild } from '../harness/child.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
-import { readDeployFile, root } from './deploy-file.js';
+import { programPath, readDeployFile, root } from './deploy-file.js';
 
 export type StartedProxy = Child & {
   readonly origin: string;
@@ -103,14 +103,6 @@ function accepts(port: number): Promise<boolean> {
       settle(true);
     }).once('error', () => settle(false));
   });
-}
-
-/** The path of a program on the PATH, or where deploy/local/unpack.mjs unpacks it. */
-export function programPath(program: string): string {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), join(root, 'node_modules/.cache/sluice')];
-  const path = folders.map((folder) => join(folder, program)).find((each) => existsSync(each));
-  if (path === undefined) throw new Error(`${program} is missing: "npm test -- deploy" fetches it`);
-  return path;
 }
 
 function replaced(text: string, replacements: readonly (readonly [string, string])[]): string {
