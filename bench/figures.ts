@@ -45,12 +45,9 @@ export function figure(value: number | undefined): string {
 
 /** A text, a figure, or a figure of each run. */
 type Cell = string | number | undefined | readonly (number | undefined)[];
-type Better = 'lower' | 'higher';
-/** A column with `better` is compared between sessions. */
-export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell, better?: Better];
+export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell];
 export type Table = {
   readonly head: readonly string[];
-  readonly better: readonly (Better | undefined)[];
   readonly rows: readonly (readonly Cell[])[];
 };
 
@@ -62,7 +59,6 @@ export function tableOf<Row>(rows: readonly Row[], columns: readonly Column<Row>
   const shown = columns.filter(isShown);
   return {
     head: shown.map(([name]) => name),
-    better: shown.map(([, , better]) => better),
     rows: cells.map((row) => row.filter(isShown)),
   };
 }
@@ -79,17 +75,15 @@ export function cellText(cell: Cell): string {
   return least === most ? figure(values[0]) : `${figure(median(values))} (${least} to ${most})`;
 }
 
-type Written = Pick<Table, 'head' | 'rows'>;
-
 /** A table in Markdown; the first column is text, the others are figures. */
-export function markdownTable({ head, rows }: Written): string {
+export function markdownTable({ head, rows }: Table): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   const written = rows.map((row) => line(row.map(cellText)));
   return [line(head), line(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...written].join('\n');
 }
 
 /** A table for a terminal, with aligned columns. */
-export function textTable({ head, rows }: Written): string {
+export function textTable({ head, rows }: Table): string {
   const all = [head, ...rows.map((row) => row.map(cellText))];
   const widths = head.map((_, column) => Math.max(...all.map((row) => [...(row[column] ?? '')].length)));
   const line = (row: readonly string[]) =>

@@ -9,7 +9,6 @@ import { outsideUsage } from './outside/options.js';
 import { mergeLogs } from './outside/page.js';
 import { runOutside } from './outside/run.js';
 import { createProgress } from './progress.js';
-import { compareResults } from './report/compare.js';
 import { guard, guardedNames, guardTable } from './report/guard.js';
 import { makePage, summary } from './report/page.js';
 import { type Results, readResults, usualPath, writeFiles } from './results.js';
@@ -18,7 +17,6 @@ import { runSession } from './session.js';
 
 const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures these scenarios
 npm run bench -- all [OPTION]…                     measures all scenarios but keys, servers, replicas, deletion, stream and desk
-npm run bench -- compare A.json B.json             shows what changed between two sessions
 npm run bench -- guard [RESULTS.json]              checks in three minutes whether an event costs more than in that session
 npm run bench -- page RESULTS.json                 writes the page and plots of a session again
 npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that already runs
@@ -37,17 +35,12 @@ const commands: Readonly<Record<string, (args: readonly string[]) => Promise<voi
   client,
   merge: (args) => mergeLogs(args, print),
   page: async (args) => {
-    const [path = ''] = files(args, 1, 'page takes one file');
+    const path = onlyFile(args, 'page takes one file');
     await write(path, readResults(path));
   },
-  compare: (args) => {
-    const [a = '', b = ''] = files(args, 2, 'compare takes two files');
-    print(compareResults(readResults(a), readResults(b)));
-  },
   guard: async (args) => {
-    const [path] =
-      args.length === 0 ? [`${usualPath('all', true)}.json`] : files(args, 1, 'guard takes one file');
-    const stored = readResults(path as string);
+    const published = `${usualPath('all', true)}.json`;
+    const stored = readResults(args.length === 0 ? published : onlyFile(args, 'guard takes one file'));
     const now = await measureScenarios(guardedNames, 'guard', ['--repeats', '5', '--duration', '3']);
     const found = guard(stored, now);
     print(`\n${guardTable(found, stored)}`);
@@ -58,9 +51,10 @@ const commands: Readonly<Record<string, (args: readonly string[]) => Promise<voi
   },
 };
 
-function files(args: readonly string[], count: number, words: string): readonly string[] {
-  if (args.length !== count) throw new BenchError(words);
-  return args;
+function onlyFile(args: readonly string[], words: string): string {
+  const [file, ...more] = args;
+  if (file === undefined || more.length > 0) throw new BenchError(words);
+  return file;
 }
 
 async function run(command: string, args: readonly string[]): Promise<void> {

@@ -19,7 +19,7 @@ export function deletionSections(deletion: Deletion): Section[] {
 }
 
 const cpuColumns = [
-  each<BulkRun | OneRun>('CPU, s', ({ cpu }) => cpu.seconds, 'lower'),
+  each<BulkRun | OneRun>('CPU, s', ({ cpu }) => cpu.seconds),
   each<BulkRun | OneRun>("others' share", ({ cpu }) => cpu.othersShare),
 ];
 
@@ -29,17 +29,17 @@ function bulkSection({ events, customers, bulk = [], beside }: Deletion): Sectio
   const table = tableOfRuns<BulkRun>('', rows, [
     each('users', (run) => run.targets),
     each('rows', (run) => run.rows),
-    each('answered, s', (run) => run.answeredSeconds, 'lower'),
-    each('complete', (run) => run.completeSeconds, 'lower'),
-    each('parts gone', (run) => run.partsGoneSeconds, 'lower'),
-    each('file rewritten', (run) => run.redisRewrittenSeconds, 'lower'),
+    each('answered, s', (run) => run.answeredSeconds),
+    each('complete', (run) => run.completeSeconds),
+    each('parts gone', (run) => run.partsGoneSeconds),
+    each('file rewritten', (run) => run.redisRewrittenSeconds),
     ...cpuColumns,
   ]);
   const latencies = ifFound(beside, ({ beforeMs, meanwhileMs }) => {
     const moments = [['before', beforeMs] as const, ['meanwhile', meanwhileMs] as const];
     const columns = [
-      each<Spread>('p50', ({ p50 }) => p50, 'lower'),
-      each<Spread>('p99', ({ p99 }) => p99, 'lower'),
+      each<Spread>('p50', ({ p50 }) => p50),
+      each<Spread>('p99', ({ p99 }) => p99),
       each<Spread>('max', ({ max }) => max),
     ];
     return [tableOfRuns('acknowledged, ms since due', moments, columns)];
@@ -60,11 +60,11 @@ function oneSection(one: NonNullable<Deletion['one']>): Section[] {
     [`${figure(events / 1e6)} million, in one part`, inOnePart] as const,
   ]);
   const table = tableOfRuns<OneRun>('', rows, [
-    each('hidden, s', (run) => run.hiddenSeconds, 'lower'),
-    each('complete, s', (run) => run.completeSeconds, 'lower'),
+    each('hidden, s', (run) => run.hiddenSeconds),
+    each('complete, s', (run) => run.completeSeconds),
     each('parts', (run) => run.parts),
     each('parts written', (run) => run.partsRewritten),
-    each('MB written', (run) => run.bytesWritten / 1e6, 'lower'),
+    each('MB written', (run) => run.bytesWritten / 1e6),
     ...cpuColumns,
   ]);
   const note = `"In many parts": the user's ten events lie months apart; "in one part": one insert has them all. ClickHouse checks a part
@@ -78,12 +78,12 @@ export function streamSection({ ratePerSecond, minutes, runs }: FoundOf<'stream'
   const table = tableOf(runs, [
     ['', (run) => `${figure(run.events / 1e6)} million, ${requestsOf(run.usersOfRequest)}`],
     ['requests', (run) => run.requests],
-    ['hidden after, ms, p50', (run) => run.hiddenMs?.p50, 'lower'],
-    ['p99', (run) => run.hiddenMs?.p99, 'lower'],
-    ['cores for requests', (run) => sumCpu(run.cores) - alone, 'lower'],
-    ['the table rewritten, times', (run) => run.rewrittenTimes, 'lower'],
-    ['acknowledged, ms since due, p50', (run) => run.acknowledgedMs.p50, 'lower'],
-    ['p99', (run) => run.acknowledgedMs.p99, 'lower'],
+    ['hidden after, ms, p50', (run) => run.hiddenMs?.p50],
+    ['p99', (run) => run.hiddenMs?.p99],
+    ['cores for requests', (run) => sumCpu(run.cores) - alone],
+    ['the table rewritten, times', (run) => run.rewrittenTimes],
+    ['acknowledged, ms since due, p50', (run) => run.acknowledgedMs.p50],
+    ['p99', (run) => run.acknowledgedMs.p99],
     ['parts at the end', (run) => run.parts],
     ['mutations undone', (run) => run.mutationsUndone],
     ["others' share", (run) => run.othersShare],
@@ -101,9 +101,9 @@ function manySection(many: ManyRun): Section[] {
   const columns: Column<ManyRun>[] = [
     ['', ({ requests }) => `${figure(requests)} requests`],
     ['submitted within, s', (run) => run.submittedSeconds],
-    ['all complete after', (run) => run.completeSeconds, 'lower'],
-    ['one after, median', (run) => run.medianSeconds, 'lower'],
-    ['the longest', (run) => run.longestSeconds, 'lower'],
+    ['all complete after', (run) => run.completeSeconds],
+    ['one after, median', (run) => run.medianSeconds],
+    ['the longest', (run) => run.longestSeconds],
     [mutations, (run) => Math.max(...Object.values(run.mutationsAMinute))],
     ['runs', () => 1],
   ];

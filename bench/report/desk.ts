@@ -13,13 +13,13 @@ export function deskSections(desk: FoundOf<'desk'>): Section[] {
     return [gzip ? 'with gzip' : 'without gzip', runs] as const;
   });
   const downloads = tableOfRuns<ExportRun>('', byGzip, [
-    each('first byte, s', (run) => run.firstByteSeconds, 'lower'),
-    each('end, s', (run) => run.seconds, 'lower'),
+    each('first byte, s', (run) => run.firstByteSeconds),
+    each('end, s', (run) => run.seconds),
     each('MB', (run) => run.bytes / 1e6),
-    each('CPU of the API, s', (run) => run.cpu.api, 'lower'),
-    each('of ClickHouse, s', (run) => run.cpu.clickhouse, 'lower'),
+    each('CPU of the API, s', (run) => run.cpu.api),
+    each('of ClickHouse, s', (run) => run.cpu.clickhouse),
     each('memory of the API before, MiB', (run) => run.apiMib.before),
-    each('the most during it', (run) => run.apiMib.most, 'lower'),
+    each('the most during it', (run) => run.apiMib.most),
   ]);
   const previewed = previews.map(({ what, users, rows, ms }) => ({
     what: `a preview: ${what} (${figure(users)}, ${figure(rows)} rows)`,
@@ -30,7 +30,7 @@ export function deskSections(desk: FoundOf<'desk'>): Section[] {
     [...previewed, submitted, { what: 'a status is asked for', ms: polledMs }],
     [
       ['', ({ what }) => what],
-      ['ms', ({ ms }) => ms, 'lower'],
+      ['ms', ({ ms }) => ms],
       ['calls', ({ ms }) => ms.length],
     ],
   );
@@ -40,9 +40,9 @@ export function deskSections(desk: FoundOf<'desk'>): Section[] {
   ];
   const costs = tableOf(pairs, [
     ['µs per event before its commit', ({ what }) => what],
-    each('nobody suppressed', (pair) => pair.without, 'lower'),
-    each(figure(suppressed.suppressed), (pair) => pair.with, 'lower'),
-    ['more', ({ runs }) => addedBySuppressed(runs), 'lower'],
+    each('nobody suppressed', (pair) => pair.without),
+    each(figure(suppressed.suppressed), (pair) => pair.with),
+    ['more', ({ runs }) => addedBySuppressed(runs)],
     ['pairs of runs', ({ runs }) => runs.length],
   ]);
   const size = `One user with ${figure(events)} events in a table with ${figure(othersEvents)} of others.`;

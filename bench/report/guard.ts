@@ -1,9 +1,8 @@
 // Has the path of an event become more expensive? Compares the cost of an event in four ways, each as a multiple of its floor in the same
 // round, with that of a stored session. Ratios, since machines and hours differ by a factor of two.
 
-import { textTable } from '../figures.js';
+import { median, textTable } from '../figures.js';
 import type { Results } from '../results.js';
-import { changeNote, changeOf } from './compare.js';
 import { costsOf, ratios } from './targets.js';
 
 /** Each way with its floor. */
@@ -26,9 +25,22 @@ export function guard(before: Results, after: Results) {
       way,
       stored,
       now,
-      verdict: isMeasured ? changeOf(stored, now, 'lower').verdict : 'not measured',
+      verdict: isMeasured ? verdictOf(stored, now) : 'not measured',
     };
   });
+}
+
+/** Smaller changes of the median do not count, even if the runs of the two sessions do not overlap. */
+const changeMin = 0.03;
+/** A single run does not show how much a figure varies. */
+const changeMinOfOneRun = 0.1;
+
+function verdictOf(stored: readonly number[], now: readonly number[]): 'better' | 'same' | 'worse' {
+  const change = median(now) / median(stored) - 1;
+  const isOne = stored.length === 1 || now.length === 1;
+  const isApart = Math.max(...stored) < Math.min(...now) || Math.max(...now) < Math.min(...stored);
+  if (!isApart || Math.abs(change) < (isOne ? changeMinOfOneRun : changeMin)) return 'same';
+  return change < 0 ? 'better' : 'worse';
 }
 
 /** The way's CPU as a multiple of its floor's, by round. */
@@ -36,6 +48,9 @@ function timesOf({ ways }: Results, way: string, floor: string): number[] {
   const costs = (name: string) => costsOf(ways.find((each) => each.name === name)?.runs ?? []);
   return ratios(costs(way), costs(floor)).filter(Number.isFinite);
 }
+
+const changeNote =
+  'Medians. A change counts if the runs do not overlap and it is at least 3 %, or 10 % where there is only one run.';
 
 export function guardTable(found: ReturnType<typeof guard>, { machine }: Results): string {
   const head = ['times the floor', `at ${machine.commit}`, 'now', ''];

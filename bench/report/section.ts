@@ -18,12 +18,8 @@ export function ifFound<Found, Made>(found: Found | undefined, make: (found: Fou
 type HasRuns<Run> = { readonly runs: readonly Run[] };
 
 /** A column with a figure of each run. */
-export function each<Run>(
-  name: string,
-  value: (run: Run) => number | undefined,
-  better?: 'lower' | 'higher',
-): Column<HasRuns<Run>> {
-  return [name, ({ runs }) => runs.map(value), better];
+export function each<Run>(name: string, value: (run: Run) => number | undefined): Column<HasRuns<Run>> {
+  return [name, ({ runs }) => runs.map(value)];
 }
 
 export const runsColumn: Column<HasRuns<unknown>> = ['runs', ({ runs }) => runs.length];

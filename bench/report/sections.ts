@@ -1,5 +1,4 @@
-// The sections of a session's page: for each scenario the method, the plots and the tables. The terminal shows the same tables, and the
-// comparison of two sessions reads them.
+// The sections of a session's page: for each scenario the method, the plots and the tables, which the terminal shows too.
 
 import { processNames } from '../deployment/deployment.js';
 import { sumCpu } from '../deployment/meter.js';
@@ -45,18 +44,18 @@ const sum = (values: Readonly<Record<string, number>> = {}) =>
 
 /** Rate, CPU by process, and what limited the runs. */
 const costColumns: readonly Column<HasRuns>[] = [
-  each('records/s', (run) => run.recordsPerSecond, 'higher'),
-  ['CPU, µs', ({ runs }) => costsOf(runs), 'lower'],
-  ...processNames.map((name) => each(name, (run: ThroughputRun) => run.cpu[name], 'lower')),
+  each('records/s', (run) => run.recordsPerSecond),
+  ['CPU, µs', ({ runs }) => costsOf(runs)],
+  ...processNames.map((name) => each(name, (run: ThroughputRun) => run.cpu[name])),
   each("the kernel's", ({ systemCpu }) => sum(systemCpu)),
   each('generator', (run) => run.generatorCpu),
   ['limit', ({ runs }) => [...new Set(runs.map(({ limit }) => limit))].join(', ')],
 ];
 const lastColumns: readonly Column<HasRuns>[] = [
   each('records a commit', ({ commits }) => commits && commits.records / commits.count),
-  each('api a commit, µs', (run) => ofCommit(run.cpu.api, run), 'lower'),
-  each('redis a commit, µs', (run) => ofCommit(run.cpu.redis, run), 'lower'),
-  each('p99 since due, ms', (run) => run.latency?.sinceDueMs.p99, 'lower'),
+  each('api a commit, µs', (run) => ofCommit(run.cpu.api, run)),
+  each('redis a commit, µs', (run) => ofCommit(run.cpu.redis, run)),
+  each('p99 since due, ms', (run) => run.latency?.sinceDueMs.p99),
   each("others' share", (run) => run.othersShare),
   runsColumn,
 ];
@@ -134,12 +133,12 @@ function halfLoadSection(halfLoad: FoundOf<'halfLoad'>): Section[] {
   const { runs, minutes, ratePerSecond, queryable, samples } = halfLoad;
   const latency = tableOf(runs, [
     ['since due, ms', ({ subject }) => halfLoadNames[subject] ?? subject],
-    ['p50', ({ run }) => run.latency?.sinceDueMs.p50, 'lower'],
+    ['p50', ({ run }) => run.latency?.sinceDueMs.p50],
     ['p99', ({ run }) => run.latency?.sinceDueMs.p99],
-    ['p99 of the minutes', ({ p99OfMinutes }) => p99OfMinutes, 'lower'],
+    ['p99 of the minutes', ({ p99OfMinutes }) => p99OfMinutes],
     ['max', ({ run }) => run.latency?.sinceDueMs.max],
     ['requests', ({ run }) => run.requests],
-    ['CPU, µs', ({ run }) => run.cpuSum, 'lower'],
+    ['CPU, µs', ({ run }) => run.cpuSum],
     ['limit', ({ run }) => run.limit],
     ["others' share", ({ run }) => run.othersShare],
     ['runs', () => 1],
@@ -150,7 +149,7 @@ function halfLoadSection(halfLoad: FoundOf<'halfLoad'>): Section[] {
   }));
   const memory = tableOf(trends, [
     ['resident memory, MB', ({ name }) => name],
-    ['median', (trend) => trend.median / 1e6, 'lower'],
+    ['median', (trend) => trend.median / 1e6],
     ['last', ({ last }) => last / 1e6],
     ['growth by its trend', ({ growth }) => growth / 1e6],
     ['may grow', ({ growthMax }) => growthMax / 1e6],
@@ -159,7 +158,7 @@ function halfLoadSection(halfLoad: FoundOf<'halfLoad'>): Section[] {
   const probeColumns: Column<typeof queryable>[] = [
     ['queryable after, ms', () => asked],
     ['p50', ({ ms }) => ms.p50],
-    ['p99', ({ ms }) => ms.p99, 'lower'],
+    ['p99', ({ ms }) => ms.p99],
     ['max', ({ ms }) => ms.max],
     ['probes', (one) => one.probes],
   ];
@@ -182,21 +181,21 @@ The trend of memory is the median of the slopes between all pairs of samples aft
 
 /** CPU of each process, and their sum. */
 const processColumns = <Row>(cpuOf: (row: Row) => Run['cpu'], unit: string): Column<Row>[] => [
-  [`CPU, ${unit}`, (row) => sumCpu(cpuOf(row)), 'lower'],
-  ...processNames.map((name): Column<Row> => [name, (row) => cpuOf(row)[name], 'lower']),
+  [`CPU, ${unit}`, (row) => sumCpu(cpuOf(row))],
+  ...processNames.map((name): Column<Row> => [name, (row) => cpuOf(row)[name]]),
 ];
 
 function backlogSection(backlog: FoundOf<'backlog'>): Section[] {
   const columns: Column<typeof backlog>[] = [
     ['', ({ events }) => `${figure(events)} events`],
     ['segments', (one) => one.segments],
-    ['bytes of Redis an event', (one) => one.redisBytesPerEvent, 'lower'],
-    ['memory to bytes of rows, the worst', (one) => one.memoryTimesMost, 'lower'],
+    ['bytes of Redis an event', (one) => one.redisBytesPerEvent],
+    ['memory to bytes of rows, the worst', (one) => one.memoryTimesMost],
     ['drained after, s', (one) => one.drainSeconds],
-    ['drained/s', (one) => one.drainedPerSecond, 'higher'],
+    ['drained/s', (one) => one.drainedPerSecond],
     ...processColumns<typeof backlog>(({ cpu }) => cpu, 'µs'),
-    ['p50 since due, ms', ({ latency }) => latency.sinceDueMs.p50, 'lower'],
-    ['p99', ({ latency }) => latency.sinceDueMs.p99, 'lower'],
+    ['p50 since due, ms', ({ latency }) => latency.sinceDueMs.p50],
+    ['p99', ({ latency }) => latency.sinceDueMs.p99],
     ['max', ({ latency }) => latency.sinceDueMs.max],
     ['runs', () => 1],
   ];
@@ -223,11 +222,11 @@ one of them.`;
 function keysSection(keys: FoundOf<'keys'>): Section[] {
   const table = tableOf(keys.levels, [
     ['keys in the index', (level) => (level.keys === 0 ? 'none was forgotten' : figure(level.keys))],
-    ['without key, µs', ({ withoutKeys }) => withoutKeys, 'lower'],
-    ['new key', ({ newKeys }) => newKeys, 'lower'],
-    ['repeat', ({ repeats }) => repeats, 'lower'],
-    ['scattered repeat', ({ scattered }) => scattered, 'lower'],
-    ['at 30,000/s: behind, s', ({ atRate }) => atRate?.behindSeconds, 'lower'],
+    ['without key, µs', ({ withoutKeys }) => withoutKeys],
+    ['new key', ({ newKeys }) => newKeys],
+    ['repeat', ({ repeats }) => repeats],
+    ['scattered repeat', ({ scattered }) => scattered],
+    ['at 30,000/s: behind, s', ({ atRate }) => atRate?.behindSeconds],
     ['runs', ({ newKeys }) => newKeys.length],
   ]);
   const note = `${keysNote} A key takes ${figure(keys.bytesPerKey)} bytes on disk.`;
@@ -251,9 +250,9 @@ function programSection({ backfill, producer }: Results): Section[] {
     ['', ({ what, events }) => `${figure(events)} ${what}`],
     ['acknowledged after, s', (run) => run.acknowledgedSeconds],
     ['stored after, s', (run) => run.storedSeconds],
-    ['events/s', ({ events, storedSeconds }) => events / storedSeconds, 'higher'],
+    ['events/s', ({ events, storedSeconds }) => events / storedSeconds],
     ...processColumns<Row>(({ cpu }) => cpu, 'µs'),
-    ['the program', (run) => run.programCpu, 'lower'],
+    ['the program', (run) => run.programCpu],
     ['its memory, MB', ({ producerBytes }) => producerBytes && producerBytes / 1e6],
     ["others' share", (run) => run.othersShare],
     ['runs', () => 1],
@@ -265,7 +264,7 @@ function serversSection(servers: FoundOf<'servers'>): Section[] {
   const levels = servers.ways.flatMap(({ name, levels: its }) => its.map((level) => ({ ...level, name })));
   const costs = tableOf(levels, [
     ['', ({ name, of }) => `${name}, ${of} of each`],
-    ['CPU above idle, µs', (level) => costsAboveIdle(servers, level), 'lower'],
+    ['CPU above idle, µs', (level) => costsAboveIdle(servers, level)],
     ...costColumns,
     ...lastColumns,
   ]);

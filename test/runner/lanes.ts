@@ -70,7 +70,6 @@ const quick: readonly string[] = [
  */
 const thorough: readonly string[] = [
   'backups-and-moves', // moves, clickhouse-servers, restore-beside-others
-  'bench-compare',
   'bench-histogram',
   'bench-load',
   'bench-lost-event',

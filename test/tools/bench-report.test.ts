@@ -1,13 +1,18 @@
-// The bench: targets and their verdicts, and the pages of results.
+// The bench: targets and their verdicts, the guard, and the pages of results.
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { BenchError } from '../../bench/failure.js';
 import { rangeOfMedian } from '../../bench/figures.js';
+import { guard } from '../../bench/report/guard.js';
 import { makePage, summary } from '../../bench/report/page.js';
 import { targetsOf } from '../../bench/report/targets.js';
-import type { Results } from '../../bench/results.js';
+import { type Results, readResults } from '../../bench/results.js';
 import { limitOf } from '../../bench/throughput/measure.js';
 import { inTurns } from '../../bench/throughput/turns.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { halfLoadOf, latencyOf, resultsOf, runOf, wayOf, withCommits } from '../support/bench-results.js';
 
 function targetOf(results: Results, words: string) {
@@ -262,6 +267,48 @@ test('turns are taken round after round; a failed one is left out, and the first
   assert.deepEqual(order.slice(-2), ['w0', 'w1']);
   assert.equal(warm?.runs.length, 1);
   await assert.rejects(inTurns([turn('c', 1)], said), /c fails/);
+});
+
+test('the guard finds an event that costs more times its floor, on a machine of another speed', () => {
+  const session = (ways: Record<string, readonly number[]>) =>
+    resultsOf({ ways: Object.entries(ways).map(([name, costs]) => wayOf(name, ...costs)) });
+  const same = { engine: [2, 2] };
+  const stored = { ...same, uws: [5, 5], single: [40, 41], 'single-keys': [50, 51], 'bulk-500': [8, 8] };
+  const now = { ...same, uws: [10, 10], single: [80, 82], 'single-keys': [104, 106], 'bulk-500': [7, 7] };
+  const found = guard(session(stored), session(now));
+  assert.deepEqual(Object.fromEntries(found.map(({ way, verdict }) => [way, verdict])), {
+    single: 'same',
+    'single-keys': 'worse',
+    'bulk-500': 'better',
+    'bulk-500-keys': 'not measured',
+  });
+  const verdictOf = (before: readonly number[], after: readonly number[]) =>
+    guard(session({ uws: [1, 1, 1], single: before }), session({ uws: [1, 1, 1], single: after }))[0]
+      ?.verdict;
+  assert.equal(verdictOf([40, 41, 43], [43, 44, 45]), 'same', 'the runs overlap');
+  assert.deepEqual(
+    [verdictOf([100, 100], [102.9, 102.9]), verdictOf([100, 100], [103, 103])],
+    ['same', 'worse'],
+  );
+  assert.deepEqual([verdictOf([100], [109.9, 109.9]), verdictOf([100], [110, 110])], ['same', 'worse']);
+});
+
+test('refuses a file that does not exist, is not JSON or contains something else, and names it', () => {
+  const dir = tempDir('bench-results');
+  const files = {
+    'none.json': undefined,
+    'text.json': 'results',
+    'other.json': '{"machine":{}}',
+    'null.json': 'null',
+  };
+  for (const [name, content] of Object.entries(files)) {
+    const path = join(dir, name);
+    if (content !== undefined) writeFileSync(path, content);
+    assert.throws(
+      () => readResults(path),
+      (error: Error) => error instanceof BenchError && error.message.startsWith(path),
+    );
+  }
 });
 
 test('skips a target if one of its two figures was not measured', () => {
