@@ -49,7 +49,6 @@ const quick: readonly string[] = [
   'imports',
   'local-log',
   'local-setup',
-  'local-unpack',
   'long-work',
   'people-places',
   'plain-events',

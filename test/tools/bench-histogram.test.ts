@@ -10,21 +10,6 @@ function histogramOf(milliseconds: readonly number[]) {
   return histogram;
 }
 
-test('keeps durations exactly below 2 ms and within a thousandth above, up to the longest', () => {
-  for (const ms of [0, 0.001, 1, 1.023, 2.046, 2.049, 4.097, 65.536, 1_000.003, 123_456.789]) {
-    const found = percentileMs(histogramOf([ms, 1_000_000]), 50);
-    assert.ok(found >= ms && found <= ms * (ms < 2 ? 1 : 1.001), `${ms} is found as ${found}`);
-  }
-  const longest = percentileMs(histogramOf([5, 70]), 100);
-  assert.ok(longest >= 70 && longest < 70.07, String(longest));
-});
-
-test('one slow answer of a hundred is beyond the 99th percentile, two are not', () => {
-  const fast = Array.from({ length: 99 }, () => 0.1);
-  assert.equal(percentileMs(histogramOf([...fast, 2]), 99), 0.1);
-  assert.equal(percentileMs(histogramOf([...fast.slice(1), 2, 2]), 99), 2);
-});
-
 test('counts negative durations as zero, too long ones as the longest, and has no figures when it is empty', () => {
   assert.equal(percentileMs(histogramOf([-3]), 50), 0);
   assert.ok(percentileMs(histogramOf([2 ** 40]), 50) >= 1_200_000);
