@@ -155,30 +155,28 @@ export async function submitAccepted(
   return (JSON.parse(reply.text) as { deletion_request_id: string }).deletion_request_id;
 }
 
-export async function readStatus(
+export function readStatus(
   sluice: { readonly baseUrl: string },
   token: string,
   requestId: string,
 ): Promise<Reply> {
-  const headers = [['Authorization', `Bearer ${token}`]] as const;
-  return ask(sluice.baseUrl, { method: 'GET', path: deletionPaths.status(requestId), headers });
+  return callWithToken(sluice, token, deletionPaths.status(requestId));
 }
 
-/** Calls an endpoint of the deletion API with a token, and with a JSON body if there is one. */
+/** Calls an endpoint with a token, and with a JSON body if there is one; text is sent as it is. */
 export function callWithToken(
-  sluice: { readonly baseUrl: string },
+  { baseUrl }: { readonly baseUrl: string },
   token: string,
   path: string,
-  body?: object,
+  body?: object | string,
 ): Promise<Reply> {
-  return ask(sluice.baseUrl, {
-    method: body === undefined ? 'GET' : 'POST',
+  const authorization = ['Authorization', `Bearer ${token}`] as const;
+  if (body === undefined) return ask(baseUrl, { method: 'GET', path, headers: [authorization] });
+  return ask(baseUrl, {
+    method: 'POST',
     path,
-    headers: [
-      ['Authorization', `Bearer ${token}`],
-      ...(body === undefined ? [] : [['Content-Type', 'application/json'] as const]),
-    ],
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    headers: [authorization, ['Content-Type', 'application/json']],
+    body: typeof body === 'string' ? body : JSON.stringify(body),
   });
 }
 

@@ -1,26 +1,14 @@
 // Suppresses users in tests: calls to the endpoint of suppressed users.
 
 import assert from 'node:assert/strict';
-import { ask, type NamedUser, type Reply } from './deletion.js';
+import { callWithToken, type NamedUser, type Reply } from './deletion.js';
 import { until } from './wait.js';
 
 export const suppressionPath = '/api/public/v0/user_suppression';
 
 /** Sends a submission; settles with any answer. A `body` that is text is sent as it is. */
-export async function submitSuppression(
-  baseUrl: string,
-  token: string,
-  body: object | string,
-): Promise<Reply> {
-  return ask(baseUrl, {
-    method: 'POST',
-    path: suppressionPath,
-    headers: [
-      ['Authorization', `Bearer ${token}`],
-      ['Content-Type', 'application/json'],
-    ],
-    body: typeof body === 'string' ? body : JSON.stringify(body),
-  });
+export function submitSuppression(baseUrl: string, token: string, body: object | string): Promise<Reply> {
+  return callWithToken({ baseUrl }, token, suppressionPath, body);
 }
 
 /** Suppresses or frees users; settles when the API has confirmed it. A busy API may answer 503; then asks again. */
@@ -42,21 +30,12 @@ export async function setSuppressed(
 
 /** Asks for the suppression of a user, or without a query for all; settles with any answer. */
 export function lookUp(baseUrl: string, token: string, query = ''): Promise<Reply> {
-  const headers = [['Authorization', `Bearer ${token}`]] as const;
-  return ask(baseUrl, { method: 'GET', path: `${suppressionPath}${query}`, headers });
+  return callWithToken({ baseUrl }, token, `${suppressionPath}${query}`);
 }
 
 /** Looks users up by POST; settles with any answer. */
 export function askAll(baseUrl: string, token: string, users: readonly NamedUser[]): Promise<Reply> {
-  return ask(baseUrl, {
-    method: 'POST',
-    path: `${suppressionPath}/lookup`,
-    headers: [
-      ['Authorization', `Bearer ${token}`],
-      ['Content-Type', 'application/json'],
-    ],
-    body: JSON.stringify({ users }),
-  });
+  return callWithToken({ baseUrl }, token, `${suppressionPath}/lookup`, { users });
 }
 
 /** Looks users up by POST; settles with whether each is suppressed. */

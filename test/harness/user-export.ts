@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { fromBufferPromise } from 'yauzl';
-import { ask, type NamedUser, type Reply } from './deletion.js';
+import { callWithToken, type NamedUser, type Reply } from './deletion.js';
 import { until } from './wait.js';
 
 type Deployment = { readonly baseUrl: string };
@@ -12,20 +12,13 @@ export const exportPath = '/api/public/v0/user_export';
 
 export type Line = { readonly kind: string; readonly app_id?: string } & Readonly<Record<string, unknown>>;
 
-const bearer = (token: string) => [['Authorization', `Bearer ${token}`]] as const;
-
 /** Asks for an export; settles with any answer. A `body` that is text is sent as it is. */
 export function askForExport(
   sluice: Deployment,
   token: string,
   body: string | readonly NamedUser[],
 ): Promise<Reply> {
-  return ask(sluice.baseUrl, {
-    method: 'POST',
-    path: exportPath,
-    headers: [...bearer(token), ['Content-Type', 'application/json']],
-    body: typeof body === 'string' ? body : JSON.stringify({ users: body }),
-  });
+  return callWithToken(sluice, token, exportPath, typeof body === 'string' ? body : { users: body });
 }
 
 /** Asks for an export that must be accepted; settles with its id. */
@@ -40,7 +33,7 @@ export async function submitExport(
 }
 
 export function readExportStatus(sluice: Deployment, token: string, id: string): Promise<Reply> {
-  return ask(sluice.baseUrl, { method: 'GET', path: `${exportPath}/${id}`, headers: bearer(token) });
+  return callWithToken(sluice, token, `${exportPath}/${id}`);
 }
 
 export async function untilExportComplete(sluice: Deployment, token: string, id: string): Promise<void> {
@@ -56,7 +49,7 @@ export async function untilExportComplete(sluice: Deployment, token: string, id:
 
 /** Asks for the data; settles with any answer. */
 export function readExportData(sluice: Deployment, token: string, id: string): Promise<Reply> {
-  return ask(sluice.baseUrl, { method: 'GET', path: `${exportPath}/${id}/data`, headers: bearer(token) });
+  return callWithToken(sluice, token, `${exportPath}/${id}/data`);
 }
 
 /** Settles with the records of a complete export, without the lines about merged users and the end. */
