@@ -250,6 +250,9 @@ function startWorker(
   });
 }
 
+/** Beside other tests a restore over several servers takes minutes. */
+const commandMsMax = 300_000;
+
 /** Runs one of our programs until it ends; settles with its stdout, rejects with its stderr when it fails. */
 export async function runProgram(
   program: string,
@@ -261,14 +264,19 @@ export async function runProgram(
     ['ignore', 'pipe', 'pipe'],
     'KILL',
   );
-  const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    child.kill('SIGKILL');
+  }, commandMsMax);
   const [output, errors, [code, signal]] = await Promise.all([
     textOf(child.stdout as Readable),
     textOf(child.stderr as Readable),
     once(child, 'close'),
   ]);
   clearTimeout(timer);
-  if (code !== 0) throw new Error(`${program} ${args.join(' ')} ended with ${signal ?? code}:\n${errors}`);
+  const how = isLate ? `was killed after ${commandMsMax} ms` : `ended with ${signal ?? code}`;
+  if (code !== 0) throw new Error(`${program} ${args.join(' ')} ${how}:\n${errors}`);
   return output;
 }
 

@@ -125,7 +125,8 @@ test('markers of other shards do not count as keys of a moved one, and its own m
   assert.deepEqual(await move(1), moved(1));
   assert.equal(await ask(0, markers), others);
   const now = await markerOn(1);
-  assert.equal(now.reaches, reaches);
+  // The worker may have extended the index meanwhile.
+  assert.ok(now.reaches >= reaches, `${now.reaches} ${reaches}`);
   assert.equal(await ask(1, `SELECT count() FROM stored_keys WHERE hash = 0 AND segment = ${stale}`), '0');
   // A higher generation makes workers load their filters again.
   assert.ok(now.generation > generation);
