@@ -47,7 +47,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
       embeddedClickHouseUrl(dataDir, clickhousePort + number),
     );
   const clickhouseEmbedded = namedUrls === undefined;
-  const publicBaseUrl = read.url('PUBLIC_BASE_URL') ?? `http://${host}:${port}`;
+  const publicBaseUrl = read.url('PUBLIC_BASE_URL') ?? urlOf(host, port);
   return {
     /** Address that the API and a worker's own port bind to. */
     host,
@@ -56,10 +56,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env) {
     adminHost,
     adminPort,
     /** Origin of the console, for its links and cookies; never taken from a request. */
-    adminBaseUrl: originOf(
-      read.url('ADMIN_BASE_URL') ??
-        `http://${adminHost.includes(':') ? `[${adminHost}]` : adminHost}:${adminPort}`,
-    ),
+    adminBaseUrl: originOf(read.url('ADMIN_BASE_URL') ?? urlOf(adminHost, adminPort)),
     /** Port of a worker's own health and metrics; 0: none, and the API process of its host serves the worker's metrics. */
     workerAdminPort: read.integer('WORKER_ADMIN_PORT', 0, 0, 65_535),
     /** Origin used in every URL that the service hands out; never taken from a request. */
@@ -296,6 +293,10 @@ function demo(read: Variables, hosts: readonly string[]): boolean {
     throw new ConfigError('DEMO must be 0 unless HOST and ADMIN_HOST are loopback addresses');
   }
   return true;
+}
+
+function urlOf(host: string, port: number): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 /** Whether only this machine can reach this host. */

@@ -32,18 +32,15 @@ export type CaseFields = {
 export async function beginCase(context: AdminContext, accountId: string, given: CaseFields): Promise<Case> {
   const { account } = await accountOf(context, accountId);
   const reference = referenceOf(given.reference ?? '');
-  const open = await read(context, { accountId, state: 'open' });
-  if (open.length >= bounds.openMax)
-    throw new AdministrationError(`an account can have ${bounds.openMax} open cases: close one first`);
-  if (open.some((each) => each.reference === reference))
-    throw new AdministrationError('there is already an open case with this reference');
+  const case_id = randomUUID();
+  await checkOthers(context, accountId, { case_id, reference });
   const now = new Date().toISOString();
   const received_on = dayOf('received_on', given.received_on ?? now.slice(0, 10));
   const { due_days } = settingsOf(account);
   const due_on = dayOf('due_on', given.due_on ?? dayAfter(received_on, due_days));
   checkOrder(received_on, due_on);
   return {
-    case_id: randomUUID(),
+    case_id,
     reference,
     received_on,
     due_on,
@@ -80,7 +77,23 @@ export async function caseAfterChange(
     ...(result === undefined ? {} : { result }),
   };
   checkOrder(after.received_on, after.due_on);
+  if (after.state === 'open' && (state !== undefined || after.reference !== before.reference))
+    await checkOthers(context, accountId, after);
   return after;
+}
+
+/** Throws AdministrationError if the account has as many other open cases as it can have, or one of the same reference. */
+async function checkOthers(
+  context: AdminContext,
+  accountId: string,
+  { case_id, reference }: Pick<Case, 'case_id' | 'reference'>,
+): Promise<void> {
+  const open = await read(context, { accountId, state: 'open' });
+  const others = open.filter((each) => each.case_id !== case_id);
+  if (others.length >= bounds.openMax)
+    throw new AdministrationError(`an account can have ${bounds.openMax} open cases: close one first`);
+  if (others.some((each) => each.reference === reference))
+    throw new AdministrationError('there is already an open case with this reference');
 }
 
 /** Throws AdministrationError unless the case is open. Without an id there is nothing to check. */

@@ -179,7 +179,7 @@ test('accepts the name of an event up to its greatest length, even where a URL w
 });
 
 test('refuses a parameter that it does not know, and a state that no deletion has', async () => {
-  for (const query of ['account=1', 'stat=complete', 'state=targets-lost', 'state=nope']) {
+  for (const query of ['account=1', 'limit=1', 'stat=complete', 'state=targets-lost', 'state=nope']) {
     const { status, text } = await ask('GET', `/deletions?${query}`);
     assert.equal(status, 400, `${query}: ${text}`);
   }
@@ -270,6 +270,8 @@ test('shows an API key at its creation only', async () => {
   const rotated = await ask('PUT', path);
   assert.notEqual(rotated.body.api_key, created.body.api_key);
   assert.doesNotMatch((await ask('GET', path)).text, /slk_/);
+  const misplaced = await ask('DELETE', `${path}?id=${rotated.body.id}`);
+  assert.match(misplaced.text, /"invalid_parameter"/, 'an id belongs into the path; all keys would end');
   assert.deepEqual((await ask('DELETE', path)).body, { app_id: environment?.app_id, revoked: true });
   assert.equal((await ask('GET', path)).body.created_at, null);
 });

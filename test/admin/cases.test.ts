@@ -65,11 +65,15 @@ test('refuses text that is no day, a due day before the day of receipt, and the 
   const early = { reference: 'x', received_on: '2026-03-02', due_on: '2026-03-01' };
   assert.match(await refused(officer, 'POST', url(), early), /before it was received/);
   assert.match(await refused(officer, 'POST', url(), { reference: ' ' }), /needs a reference/);
-  await open('Twice');
-  assert.match(
-    await refused(second, 'POST', url(), { reference: ' Twice ' }),
-    /open case with this reference/,
-  );
+  const { case_id } = await open('Twice');
+  const other = url(`/${(await open('Once')).case_id}`);
+  const twice = /open case with this reference/;
+  assert.match(await refused(second, 'POST', url(), { reference: ' Twice ' }), twice);
+  assert.match(await refused(second, 'PATCH', other, { reference: ' Twice ' }), twice);
+  await ok(officer, 'PATCH', url(`/${case_id}`), { state: 'closed' });
+  await ok(second, 'PATCH', other, { reference: ' Twice ' });
+  assert.equal((await ok<Case>(second, 'GET', other)).reference, 'Twice');
+  assert.match(await refused(officer, 'PATCH', url(`/${case_id}`), { state: 'open' }), twice);
   assert.match(await refused(officer, 'POST', url(), { reference: 'x'.repeat(256) }), /at most 255/);
 });
 

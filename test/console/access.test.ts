@@ -39,6 +39,7 @@ type OpenApi = {
         Record<
           string,
           {
+            readonly parameters?: readonly { readonly name: string; readonly in: string }[];
             readonly responses: Readonly<
               Record<string, { readonly content: Readonly<Record<string, { readonly schema: object }>> }>
             >;
@@ -55,11 +56,13 @@ function answersBy({ paths }: OpenApi): CheckAnswer {
     .toSorted(([a], [b]) => a.split('{').length - b.split('{').length);
   return (method, asked, status, answer) => {
     const [path = ''] = forms.find(([, form]) => form.test(`/admin/v1${asked.split('?')[0]}`)) ?? [];
-    const schema =
-      paths[path]?.[method.toLowerCase()]?.responses[status]?.content['application/json']?.schema;
+    const { responses, parameters = [] } = paths[path]?.[method.toLowerCase()] ?? {};
+    const schema = responses?.[status]?.content['application/json']?.schema;
     assert.ok(schema !== undefined, `${method} ${asked} is described`);
     const errors = Compile(schema as TSchema).Errors(answer);
     assert.deepEqual([...errors], [], `${method} ${asked}: ${JSON.stringify(answer)}`);
+    for (const name of new URLSearchParams(asked.split('?')[1]).keys())
+      assert.equal(parameters.find((each) => each.name === name)?.in, 'query', `${method} ${asked}`);
   };
 }
 

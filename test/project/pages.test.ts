@@ -365,6 +365,7 @@ describe('the table of configuration is what the programs accept', () => {
     assert.equal(config.publicBaseUrl, 'http://10.0.0.1:1234');
     assert.equal(config.adminBaseUrl, 'http://127.0.0.1:8081');
     assert.equal(readConfig({ ADMIN_HOST: '::', ADMIN_PORT: '9' }).adminBaseUrl, 'http://[::1]:9');
+    assert.equal(readConfig({ HOST: '::1', PORT: '9' }).publicBaseUrl, 'http://[::1]:9');
     assert.equal(
       readConfig({ ADMIN_BASE_URL: 'https://console.example/' }).adminBaseUrl,
       'https://console.example',

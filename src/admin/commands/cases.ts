@@ -81,7 +81,10 @@ export const caseCommands = {
             ? caseActions.close
             : caseActions.reopen,
       // Only the fields that it sets, so that two changes at once do not overwrite each other.
-      details: ({ account_id: _, state: __, ...fields }) => fields,
+      details: ({ account_id: _, state: __, reference, ...fields }) => ({
+        ...fields,
+        ...(reference !== undefined && { reference: reference.trim() }),
+      }),
       run: async (context, { account_id, case_id, ...change }) =>
         caseAfterChange(context, account_id, case_id, change),
     },

@@ -108,17 +108,20 @@ function fieldsOf(bytes: Buffer): Content | Rejection {
   return unreadable ?? { fields: value as Fields, text: bytes.toString('utf8') };
 }
 
-/** The parameters of a query. Refuses unknown ones: otherwise a misspelt filter would return an unfiltered list. */
+/**
+ * The parameters of a query. Refuses those that it does not take: otherwise a misspelt filter would return an unfiltered list, and the `id`
+ * of a key that belongs into the path would end all keys.
+ */
 function parametersOf(command: Command, query: string): Content | Rejection {
   const parameters = readParameters(query);
   if ('code' in parameters) return parameters;
-  const known = Object.keys(shapeOf(command));
+  const known = Object.keys(shapeOf(command)).filter((name) => !isNotSent(command, name));
   const other = [...parameters.keys()].find((name) => !known.includes(name));
   if (other === undefined) return { fields: Object.fromEntries(parameters), text: '' };
   const field = other.slice(0, administration.nameMax);
   return rejection(
     'invalid_parameter',
-    `There is no such parameter; the parameters are: ${known.join(', ')}.`,
+    `There is no such parameter; the parameters are: ${known.join(', ') || 'none'}.`,
     field,
   );
 }

@@ -30,7 +30,7 @@ export function adminOperation(route: string, doc: AdminDoc, guard: Guard): obje
   const { id, tag, summary, description, given = {}, anyBody = false, answer } = doc;
   const { properties, required = [] } = Type.Object(given) as ObjectSchema;
   const fields = Object.entries(given);
-  const isInQuery = route.startsWith('GET ');
+  const isInQuery = route.startsWith('GET ') || (route.startsWith('DELETE ') && tag === adminTags.commands);
   const hasBody = anyBody || (!isInQuery && fields.length > 0);
   const inQuery = (isInQuery ? fields : []).map(([name, schema]) => {
     const { description: words, ...shown } = schema as { readonly description?: string };

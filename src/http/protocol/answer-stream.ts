@@ -13,7 +13,7 @@ export class AnswerStream {
   readonly #closeAfter: boolean;
   readonly #onEnd: () => void;
   #isOver = false;
-  /** The last bytes passed to `write`, not sent yet. */
+  /** The bytes passed to `write` that are not sent yet. */
   #held = Buffer.alloc(0);
   #wake: (() => void) | undefined;
 
@@ -30,14 +30,19 @@ export class AnswerStream {
 
   /** Settles with true when more can be sent, or with false when the client is gone or takes nothing more. Only one call at a time. */
   async write(bytes: Buffer): Promise<boolean> {
-    const all = Buffer.concat([this.#held, bytes]);
-    const end = Math.max(0, all.length - slowReaders.heldBytes);
-    this.#held = all.subarray(end);
-    for (let from = 0; from < end && !this.#isOver; from += exportPieceBytesMax) {
-      if (!this.#send(all.subarray(from, Math.min(end, from + exportPieceBytesMax))))
-        await this.#untilWritable();
+    this.#held = Buffer.concat([this.#held, bytes]);
+    while (this.#held.length > slowReaders.heldBytes && !this.#isOver) {
+      const piece = this.#take(Math.min(exportPieceBytesMax, this.#held.length - slowReaders.heldBytes));
+      if (!this.#send(piece)) await this.#untilWritable();
     }
     return !this.#isOver;
+  }
+
+  /** The next bytes to be sent. */
+  #take(count: number): Buffer {
+    const bytes = this.#held.subarray(0, count);
+    this.#held = this.#held.subarray(count);
+    return bytes;
   }
 
   #send(bytes: Buffer): boolean {
@@ -51,8 +56,7 @@ export class AnswerStream {
   async #untilWritable(): Promise<void> {
     const stalled = setTimeout(() => this.cutOff(), userExports.stalledMsMax);
     const keepingOpen = setInterval(() => {
-      const byte = this.#held.subarray(0, 1);
-      this.#held = this.#held.subarray(1);
+      const byte = this.#take(1);
       if (byte.length > 0 && this.#send(byte)) this.#wakeUp();
     }, slowReaders.byteEveryMs);
     await new Promise<void>((resolve) => {
@@ -67,8 +71,7 @@ export class AnswerStream {
    * be read as a request. Settles with false if the client is gone or takes nothing more.
    */
   async end(): Promise<boolean> {
-    const last = this.#held;
-    this.#held = Buffer.alloc(0);
+    const last = this.#take(this.#held.length);
     if (!this.#isOver && last.length > 0 && !this.#send(last)) await this.#untilWritable();
     if (this.#isOver) return false;
     this.#isOver = true;
