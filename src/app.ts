@@ -9,7 +9,6 @@ import { commits } from './contract/limits.js';
 import { createAdminCallers } from './http/endpoints/admin-caller.js';
 import type { Readiness } from './http/endpoints/health.js';
 import { createLivePages } from './http/endpoints/visualizer-live.js';
-import { createFindWatcher } from './http/endpoints/visualizer-people.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
 import { front } from './http/protocol/front.js';
@@ -49,11 +48,8 @@ export async function startApp(config: Config, log: Log): Promise<{ readonly clo
     redis,
     channel: context.channel,
     log,
-    findWatcher: createFindWatcher({
-      redis,
-      audit: context.audit,
-      accountOf: (appId) => context.environments.get(appId)?.accountId,
-    }),
+    audit: context.audit,
+    accountOf: (appId) => context.environments.get(appId)?.accountId,
     secret: () => context.environments.deployment()?.secret,
     onDisconnected: adminConnections.webSocketEnded,
   });

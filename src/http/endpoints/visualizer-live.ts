@@ -1,6 +1,7 @@
 // The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. A page has five seconds to send a code,
-// with ADMIN_TOKEN or as a person who is signed in to the console. Then it receives what that device sends, until the page or the device
-// ends the pairing. A page that reads too slowly misses batches, and is told how many messages it missed.
+// with ADMIN_TOKEN or as a person who is signed in to the console and may watch what arrives in the device's environment, which leaves a
+// line in the audit log. Then it receives what that device sends, until the page or the device ends the pairing. A page that reads too
+// slowly misses batches, and is told how many messages it missed.
 
 import type {
   HttpRequest,
@@ -12,7 +13,10 @@ import type {
 } from 'uWebSockets.js';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { WatchAccess } from '../../accounts/access-watch.js';
+import { refusalOf } from '../../admin/access.js';
+import { commands } from '../../admin/commands.js';
 import { visualizer } from '../../contract/limits.js';
+import { mayDo } from '../../contract/roles.js';
 import type { Channel, ChannelMessage } from '../../insights/visualizer/channel.js';
 import {
   countFailure,
@@ -28,14 +32,20 @@ import { createUnpairedPages } from '../../insights/visualizer/unpaired-pages.js
 import type { Log } from '../../log.js';
 import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
+import { type AuditOptions, audited } from '../../registry/audit/audit.js';
 import { isAdministrator } from '../protocol/authorization.js';
 import { type CallerAddress, networkOf } from '../protocol/caller-address.js';
 import { isOwnFault, noteFault } from '../protocol/failed.js';
 import { readFraming } from '../protocol/framing.js';
 import { isSameOrigin } from '../protocol/same-origin.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';
-import { type AdminCallers, cookieNamesOf, readCookie } from './admin-caller.js';
-import type { FindWatcher, Watcher } from './visualizer-people.js';
+import {
+  type AdminCaller,
+  type AdminCallers,
+  cookieNamesOf,
+  findCaller,
+  readCookie,
+} from './admin-caller.js';
 
 export type LiveOptions = {
   readonly adminToken: string;
@@ -43,7 +53,8 @@ export type LiveOptions = {
   readonly adminBaseUrl: string;
   readonly callerAddress: CallerAddress;
   readonly callers: AdminCallers;
-  readonly findWatcher: FindWatcher;
+  readonly audit: AuditOptions;
+  readonly accountOf: (appId: string) => string | undefined;
   readonly watchAccess: WatchAccess;
   readonly wrongTokens: WrongTokens;
   readonly redis: Redis;
@@ -87,6 +98,8 @@ const endings = {
 const path = '/visualizer/live';
 /** The same socket, at a path where browsers send the session cookie. */
 const pathOfPeople = '/admin/v1/visualizer/live';
+/** The roles of people who may watch devices: those who may watch events. */
+const mayWatch = commands.watchLive.may;
 const endedCode = 4000;
 const stoppingCode = 1001;
 
@@ -201,8 +214,14 @@ export function createLivePages(options: LiveOptions): LivePages {
   }
 
   /** The person who watches, if their session has not ended. */
-  async function watcherOf({ cookie, address }: Page): Promise<Watcher | undefined> {
-    return cookie === undefined ? undefined : options.findWatcher(cookie, address);
+  async function watcherOf({ cookie, address }: Page): Promise<AdminCaller | undefined> {
+    return cookie === undefined ? undefined : findCaller(redis, cookie, address);
+  }
+
+  function maySee(watcher: AdminCaller | undefined, appId: string): boolean {
+    const accountId = options.accountOf(appId);
+    if (watcher === undefined || accountId === undefined) return false;
+    return refusalOf(watcher.principal, mayWatch, accountId) === undefined;
   }
 
   async function enter(page: Page, token: string | undefined, code: string): Promise<void> {
@@ -214,7 +233,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       refuse(page, limited ? 'limited' : `wrong_${failure}`);
     };
     const watcher = token === undefined ? await watcherOf(page) : undefined;
-    if (watcher !== undefined && !watcher.mayWatch) return refuse(page, 'forbidden');
+    if (watcher !== undefined && !mayDo(watcher.principal.role, mayWatch)) return refuse(page, 'forbidden');
     if (token === undefined && watcher === undefined) return refuse(page, 'signed_out');
     if (token !== undefined && options.adminToken === '') return refuse(page, 'off');
     if (token !== undefined && !isAdministrator(options.adminToken, token)) {
@@ -225,9 +244,9 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
     const pairing = await findPairingByCode(redis, code);
     // To a person, the code of another account's device is answered like one that does not exist.
-    if (pairing === undefined || watcher?.maySee(pairing.appId) === false) return wrong('code');
+    if (pairing === undefined || (watcher !== undefined && !maySee(watcher, pairing.appId))) return wrong('code');
     if (isGone(page)) return;
-    if (watcher?.account !== undefined && !hasRoom(page, watcher.account)) return refuse(page, 'full');
+    if (watcher !== undefined && !hasRoom(page, watcher)) return refuse(page, 'full');
     // Listens before it enters the code, so that no message is missed that the device sends because of it. A message may then be shown
     // before the page knows that it is paired.
     const leave = await channel.listen(
@@ -237,16 +256,32 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (isGone(page)) return leave();
     page.leave = leave;
     const enterIt = () => enterCode(redis, code);
-    const entered = await (watcher === undefined ? enterIt() : watcher.underAudit(pairing.appId, enterIt));
+    const entered =
+      watcher === undefined
+        ? await enterIt()
+        : await audited(
+            options.audit,
+            watcher.actor,
+            {
+              action: 'watch_device',
+              account_id: options.accountOf(pairing.appId),
+              app_id: pairing.appId,
+              details: {},
+            },
+            enterIt,
+            {
+              endingOf: (id) => ({ outcome: id === undefined ? 'refused' : 'done' }),
+              outcomeOfError: () => 'unknown',
+            },
+          );
     if (isGone(page)) return;
     if (entered !== pairing.id) return wrong('code');
     page.pairing = pairing;
     page.stage = 'live';
     page.endUnpaired();
     if (watcher !== undefined) {
-      const maySee = async () => (await watcherOf(page))?.maySee(pairing.appId) === true;
       page.endWatch = options.watchAccess(
-        maySee,
+        async () => maySee(await watcherOf(page), pairing.appId),
         guard(page, () => cutOff(page)),
       );
     }
@@ -266,8 +301,10 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (!sent) page.missed += shown.count;
   }
 
-  /** Counts a page for its account. False if the account already has the maximum. */
-  function hasRoom(page: Page, account: string): boolean {
+  /** Counts a page for the account of a person, unless they are an operator. False if the account already has the maximum. */
+  function hasRoom(page: Page, { principal }: AdminCaller): boolean {
+    if (principal.role === 'operator') return true;
+    const { accountId: account } = principal;
     const share = shares.get(account) ?? { account, pages: 0, bytes: 0, sinceMs: 0 };
     if (share.pages >= visualizer.pagesOfAccountMax) return false;
     share.pages += 1;
