@@ -17,7 +17,7 @@ import { largeBodiesOfServers } from './http/endpoints/byte-allowance.js';
 import { certificateCheckRoute } from './http/endpoints/certificate-check.js';
 import { collectRoutes } from './http/endpoints/collect.js';
 import type { SignInOptions } from './http/endpoints/console-session.js';
-import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
+import { deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
 import { healthPart, healthRoutes, type Readiness } from './http/endpoints/health.js';
 import { ingestRoutes } from './http/endpoints/ingest.js';
@@ -25,12 +25,8 @@ import { receiptRoutes, receiptsPart } from './http/endpoints/receipts.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
 import { signInRoutes } from './http/endpoints/sign-in-routes.js';
 import { signOnDocs, signOnRoutes } from './http/endpoints/sign-on.js';
-import {
-  accountExportRoute,
-  type ExportApiOptions,
-  exportPart,
-  exportRoutes,
-} from './http/endpoints/user-export.js';
+import type { UserRequestOptions } from './http/endpoints/token-caller.js';
+import { accountExportRoute, exportPart, exportRoutes } from './http/endpoints/user-export.js';
 import { suppressionPart, suppressionRoutes } from './http/endpoints/user-suppression.js';
 import { pairingRoutes, visualizerPart } from './http/endpoints/visualizer.js';
 import { createKeyCheck } from './http/endpoints/write-access.js';
@@ -48,8 +44,6 @@ import type { Route } from './http/protocol/server.js';
 import { findReceipts, type ReceiptOptions } from './insights/receipts.js';
 import { createBatchPublisher } from './insights/visualizer/show.js';
 import { findDemoAccount } from './operations/deployment.js';
-import type { SubmitOptions } from './privacy/deletion/submit.js';
-import type { SuppressOptions } from './privacy/suppression/submit.js';
 import { clickhouseOf } from './registry/shard-servers.js';
 
 const publicParts = [
@@ -66,7 +60,7 @@ const publicParts = [
 
 /** Routes for producers, apps and compliance callers. `documents` are those that the administrators' server has too. */
 export function publicRoutes(config: Config, context: ApiContext, readiness: () => Readiness) {
-  const { environments, counts, rejected, redis, channel, deletionRedis, log } = context;
+  const { environments, counts, rejected, redis, channel, log } = context;
   const ingestion = {
     environments,
     ingestion: context.ingestion.get,
@@ -74,6 +68,7 @@ export function publicRoutes(config: Config, context: ApiContext, readiness: () 
     rejected,
     largeBodies: largeBodiesOfServers(config.addressBytesMax, environments),
   };
+  const ofUsers = userRequests(config, context);
   const routes: Route[] = [
     ...ingestRoutes(ingestion),
     ...receiptRoutes({
@@ -90,15 +85,9 @@ export function publicRoutes(config: Config, context: ApiContext, readiness: () 
     }),
     ...segmentRoutes({ ...ingestion, publicBaseUrl: config.publicBaseUrl }),
     ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), paths: config.sdkPaths, log }),
-    ...deletionRoutes(deletionOptions(config, context)),
-    ...suppressionRoutes({
-      suppression: () => suppression(context),
-      audit: auditOfUsers(context),
-      redis: deletionRedis,
-      queries: context.queryPlaces,
-      log,
-    }),
-    ...exportRoutes(exportOptions(config, context)),
+    ...deletionRoutes(ofUsers),
+    ...suppressionRoutes(ofUsers),
+    ...exportRoutes(ofUsers),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(readiness),
   ];
@@ -124,6 +113,7 @@ export function administratorsRoutes(
     hasProvider: config.provider !== undefined,
     log,
   };
+  const ofUsers = userRequests(config, context);
   const administration: Route[] = [
     ...adminApiRoutes({
       callers,
@@ -131,8 +121,8 @@ export function administratorsRoutes(
         createAdministration({ redis, clickhouse, config, log }, actor, principal, queryPlaces),
       log,
     }),
-    accountDeletionRoute(deletionOptions(config, context), callers),
-    accountExportRoute(exportOptions(config, context), callers),
+    accountDeletionRoute(ofUsers, callers),
+    accountExportRoute(ofUsers, callers),
     certificateCheckRoute(context),
     ...signInRoutes(signIn),
     ...(config.provider === undefined
@@ -176,56 +166,21 @@ function demo(config: Config, { redis, clickhouse, environments, log }: ApiConte
   });
 }
 
-function deletionOptions({ publicBaseUrl }: Config, context: ApiContext): DeletionApiOptions {
-  const { clickhouse, deletionRedis, queryPlaces, previews, crash, log } = context;
+function userRequests({ publicBaseUrl }: Config, context: ApiContext): UserRequestOptions {
+  const { environments, clickhouse, deletionRedis: redis, queryPlaces: queries, log } = context;
+  const { previews, downloads, watchAccess, crash } = context;
   return {
-    submission: () => submission(context),
-    suppression: () => suppression(context),
-    clickhouse,
-    previews,
-    queries: queryPlaces,
-    audit: auditOfUsers(context),
-    redis: deletionRedis,
-    publicBaseUrl,
-    crash,
-    log,
+    deployment: () => {
+      const { epoch, shards, secret } = loaded(environments.deployment());
+      return { redis, clickhouse, epoch, shards, secret, crash };
+    },
+    audit: { redis, clickhouse, log },
+    ...{ redis, clickhouse, queries, previews, downloads, watchAccess, publicBaseUrl, crash, log },
   };
-}
-
-function exportOptions({ publicBaseUrl }: Config, context: ApiContext): ExportApiOptions {
-  const { clickhouse, deletionRedis, downloads, watchAccess, log } = context;
-  return {
-    submission: () => submission(context),
-    audit: auditOfUsers(context),
-    reading: { redis: deletionRedis, clickhouse },
-    downloads,
-    watchAccess,
-    publicBaseUrl,
-    log,
-  };
-}
-
-/** Lines of the audit log about users use the same connection as the requests about users. */
-function auditOfUsers({ deletionRedis, clickhouse, log }: ApiContext) {
-  return { redis: deletionRedis, clickhouse, log };
 }
 
 /** Where an environment's records are. */
 function storesOf({ environments, redis, clickhouse }: ApiContext, appId: string): ReceiptOptions {
   const { epoch } = loaded(environments.deployment());
   return { redis, clickhouse: clickhouseOf(clickhouse, appId), epoch };
-}
-
-/** What submitting a deletion needs, once the deployment is known. */
-function submission({ environments, deletionRedis, crash }: ApiContext): SubmitOptions | undefined {
-  const deployment = environments.deployment();
-  if (deployment === undefined) return undefined;
-  const { epoch, shards, secret } = deployment;
-  return { redis: deletionRedis, epoch, shards, secret, crash };
-}
-
-/** What suppressing users needs, once the deployment is known. */
-function suppression(context: ApiContext): SuppressOptions | undefined {
-  const options = submission(context);
-  return options && { ...options, clickhouse: context.clickhouse };
 }

@@ -7,7 +7,6 @@ import type { TSchema } from 'typebox';
 import { type CommandName, commands, forConsole } from '../../src/admin/commands.js';
 import type { Role } from '../../src/contract/roles.js';
 import { Compile } from '../../src/contract/typebox.js';
-import type { SubmissionOptions } from '../../src/http/endpoints/accept-deletion.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
 import {
@@ -18,7 +17,8 @@ import type { SignInOptions } from '../../src/http/endpoints/console-session.js'
 import { accountDeletionRoute } from '../../src/http/endpoints/deletion-submission.js';
 import { signInRoutes } from '../../src/http/endpoints/sign-in-routes.js';
 import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
-import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
+import type { UserRequestOptions } from '../../src/http/endpoints/token-caller.js';
+import { accountExportRoute } from '../../src/http/endpoints/user-export.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { until } from '../harness/wait.js';
@@ -455,8 +455,8 @@ test('the OpenAPI document of the administration names every path and method, an
     ...signInRoutes({} as SignInOptions),
     ...signOnRoutes({} as SignOnOptions),
     certificateCheckRoute({} as CertificateCheckOptions),
-    accountDeletionRoute({} as SubmissionOptions, {} as AdminCallers),
-    accountExportRoute({} as ExportApiOptions, {} as AdminCallers),
+    accountDeletionRoute({} as UserRequestOptions, {} as AdminCallers),
+    accountExportRoute({} as UserRequestOptions, {} as AdminCallers),
   ].map(
     ({ method, path }) => `${method === 'del' ? 'delete' : method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`,
   );

@@ -4,16 +4,13 @@
 import assert from 'node:assert/strict';
 import { Compile } from '../../src/contract/typebox.js';
 import { type CollectOptions, collectRoutes } from '../../src/http/endpoints/collect.js';
-import { type DeletionApiOptions, deletionRoutes } from '../../src/http/endpoints/deletion.js';
+import { deletionRoutes } from '../../src/http/endpoints/deletion.js';
 import { healthPart, healthRoutes } from '../../src/http/endpoints/health.js';
 import { ingestRoutes } from '../../src/http/endpoints/ingest.js';
 import { type ReceiptsApiOptions, receiptRoutes, receiptsPart } from '../../src/http/endpoints/receipts.js';
-import { type ExportApiOptions, exportPart, exportRoutes } from '../../src/http/endpoints/user-export.js';
-import {
-  type SuppressionApiOptions,
-  suppressionPart,
-  suppressionRoutes,
-} from '../../src/http/endpoints/user-suppression.js';
+import type { UserRequestOptions } from '../../src/http/endpoints/token-caller.js';
+import { exportPart, exportRoutes } from '../../src/http/endpoints/user-export.js';
+import { suppressionPart, suppressionRoutes } from '../../src/http/endpoints/user-suppression.js';
 import { collectPart } from '../../src/http/openapi/collect.js';
 import { deletionPart } from '../../src/http/openapi/deletion.js';
 import { openApiDocument } from '../../src/http/openapi/document.js';
@@ -38,9 +35,9 @@ const document = openApiDocument(
     ...ingestRoutes({} as Parameters<typeof ingestRoutes>[0]),
     ...collectRoutes({ paths: ['/api/collect'] } as unknown as CollectOptions),
     ...healthRoutes(() => ({ ready: true, missing: [] })),
-    ...deletionRoutes({} as DeletionApiOptions),
-    ...suppressionRoutes({} as SuppressionApiOptions),
-    ...exportRoutes({} as ExportApiOptions),
+    ...deletionRoutes({} as UserRequestOptions),
+    ...suppressionRoutes({} as UserRequestOptions),
+    ...exportRoutes({} as UserRequestOptions),
     ...receiptRoutes({} as ReceiptsApiOptions),
   ],
 );

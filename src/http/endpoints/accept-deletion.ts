@@ -1,17 +1,14 @@
 // What happens with a submitted list of users: a dry run, a proposal that a second person has to confirm, or a stored deletion. Each leaves
 // a line in the audit log that counts the users and names none.
 
-import type { Caller } from '../../accounts/tokens.js';
 import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
-import { loaded, StateNotLoaded } from '../../contract/errors.js';
+import { StateNotLoaded } from '../../contract/errors.js';
 import { limitedRetrySeconds } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
-import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
-import type { Previews } from '../../privacy/deletion/preview.js';
 import { type Proposed, propose, takeProposal } from '../../privacy/deletion/proposals.js';
 import { readDeletion } from '../../privacy/deletion/request.js';
-import { type SubmitOptions, submitDeletion } from '../../privacy/deletion/submit.js';
+import { submitDeletion } from '../../privacy/deletion/submit.js';
 import {
   readSubmission,
   type Submission,
@@ -20,30 +17,29 @@ import {
 } from '../../privacy/deletion/targets.js';
 import { rowsOf } from '../../privacy/deletion/view.js';
 import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../privacy/suppression/submit.js';
-import { type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
+import { audited } from '../../registry/audit/audit.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/failed.js';
-import { publicApi, refuse } from './token-caller.js';
+import { type AuditedCaller, publicApi, refuse, type UserRequestOptions } from './token-caller.js';
 
 export async function acceptSubmission(
-  options: SubmissionOptions,
+  options: UserRequestOptions,
   exchange: Exchange,
   submitter: Submitter,
   document: Document,
 ): Promise<void> {
   const wanted = readSubmission(document);
   if ('code' in wanted) return exchange.refuse(wanted);
-  const submission = loaded(options.submission());
-  const suppression = loaded(options.suppression());
-  if (wanted.dryRun) return answerPreview(options, exchange, submission, submitter, wanted.list);
-  const second = await secondPersonFor(options, submission, submitter, wanted);
+  const deployment = options.deployment();
+  if (wanted.dryRun) return answerPreview(options, exchange, deployment, submitter, wanted.list);
+  const second = await secondPersonFor(options, deployment, submitter, wanted);
   if (second.how === 'too_many') return refuse(exchange, 'not_possible', tooManyProposals);
   if (second.how === 'proposed') {
     const { proposal_id, users, ends_at } = second.proposal;
     const waits = { status: 'awaits_confirmation', proposal_id, users, ends_at };
     return void exchange.reply(202, JSON.stringify(waits));
   }
-  const work = submitAudited(options, { submission, suppression }, submitter, wanted, second);
+  const work = submitAudited(options, deployment, submitter, wanted, second);
   const undo = async () => {
     if (second.how === 'confirms') await second.putBack();
   };
@@ -80,8 +76,8 @@ const tooManyProposals =
 
 /** Finds out whether a second person has to confirm a deletion, or is confirming it now. A new proposal leaves a line in the audit log. */
 async function secondPersonFor(
-  { audit, redis }: SubmissionOptions,
-  { secret }: SubmitOptions,
+  { audit, redis }: UserRequestOptions,
+  { secret }: SuppressOptions,
   { accountId, appId, actor, caseId, confirmFrom, ofUsers = 0 }: Submitter,
   wanted: Submission,
 ): Promise<Proposed | { readonly how: 'needs_nobody' }> {
@@ -121,8 +117,8 @@ const notSuppressed =
 
 /** Stores a request, with a line in the audit log that counts the users and names none. */
 function submitAudited(
-  { audit }: SubmissionOptions,
-  { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },
+  { audit }: UserRequestOptions,
+  deployment: SuppressOptions,
   { actor, caseId: ownCase, confirmFrom: _, ofUsers: __, ...caller }: Submitter,
   asked: Submission,
   second: Awaited<ReturnType<typeof secondPersonFor>>,
@@ -149,8 +145,8 @@ function submitAudited(
     },
     async () => {
       // First, so that no record of the users is accepted between the deletion's fence and the suppression.
-      if (wanted.suppress) await suppressUsers(suppression, account_id, targets);
-      return submitDeletion(submission, caller, wanted);
+      if (wanted.suppress) await suppressUsers(deployment, account_id, targets);
+      return submitDeletion(deployment, caller, wanted);
     },
     {
       endingOf: (submitted) =>
@@ -163,15 +159,15 @@ function submitAudited(
 
 /** Answers with what a deletion would find. It reveals which users have rows, so it leaves a line in the audit log. */
 async function answerPreview(
-  { audit, previews, log }: SubmissionOptions,
+  { audit, previews, log }: UserRequestOptions,
   exchange: Exchange,
-  submission: SubmitOptions,
+  deployment: SuppressOptions,
   { accountId, appId, actor, caseId }: Submitter,
   list: TargetList,
 ): Promise<void> {
   const targets = targetsOf(list);
   const find = () =>
-    previews.preview(submission, accountId, targets).catch((error: unknown) => {
+    previews.preview(deployment, accountId, targets).catch((error: unknown) => {
       if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
       log.warn({ error }, 'the preview of a deletion failed');
       return 'failed' as const;
@@ -220,21 +216,7 @@ const whyNoPreview = {
   failed: 'Nothing was stored: the users could not be looked up.',
 };
 
-export type SubmissionOptions = {
-  /** Undefined until the deployment was read from Redis. */
-  readonly submission: () => SubmitOptions | undefined;
-  /** Like `submission`, for submissions that also suppress. */
-  readonly suppression: () => SuppressOptions | undefined;
-  readonly previews: Previews;
-  readonly audit: AuditOptions;
-  readonly redis: SubmitOptions['redis'];
-  readonly publicBaseUrl: string;
-  readonly log: Log;
-};
-
-/** A caller, with the name that the audit log gives the submission. */
-export type Submitter = Caller & {
-  readonly actor: Actor;
+export type Submitter = AuditedCaller & {
   readonly caseId?: string;
   /** For a person: from how many users on a second person has to confirm. */
   readonly confirmFrom?: number;

@@ -4,21 +4,16 @@
 import type { HttpRequest } from 'uWebSockets.js';
 import { readSigningKey } from '../../accounts/signing-key.js';
 import type { Caller } from '../../accounts/tokens.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
-import type { Places } from '../../concurrency.js';
 import { deletionStates } from '../../contract/deletion-states.js';
-import { loaded } from '../../contract/errors.js';
 import { bodies, counts, deletions, evidence } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import { lookupSchema } from '../../contract/schemas.js';
-import type { Log } from '../../log.js';
 import { certify } from '../../privacy/deletion/certificate.js';
 import { evidenceHasher, listEvidence, lookUpEvidence } from '../../privacy/deletion/evidence.js';
 import { isListCursor, listOfAccount } from '../../privacy/deletion/listed.js';
 import { type DeletionRequest, readDeletion } from '../../privacy/deletion/request.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { statusOf } from '../../privacy/deletion/view.js';
-import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { deletionTag } from '../openapi/deletion.js';
@@ -36,22 +31,12 @@ import {
   statusRequests,
   tokenGuard,
   tooManyQueries,
+  type UserRequestOptions,
   userListGuard,
   type WithUsers,
 } from './token-caller.js';
 
-export type StatusOptions = {
-  readonly redis: Redis;
-  /** Stores the evidence of single users. */
-  readonly clickhouse: ClickHouseClient;
-  /** Where these queries take turns. */
-  readonly queries: Places;
-  /** Provides the deployment's secret, for keyed hashes; undefined until it was read from Redis. */
-  readonly submission: () => { readonly secret: string } | undefined;
-  readonly log: Log;
-};
-
-export function deletionStatusRoutes(options: StatusOptions): Route[] {
+export function deletionStatusRoutes(options: UserRequestOptions): Route[] {
   const { redis, clickhouse, queries } = options;
   const asked = { ...options, limit: statusRequests };
 
@@ -119,7 +104,7 @@ export function deletionStatusRoutes(options: StatusOptions): Route[] {
       const targets = readLookup(document);
       if ('code' in targets) return exchange.refuse(targets);
       if (refuseWithoutEvidence(exchange, request)) return;
-      const { secret } = loaded(options.submission());
+      const { secret } = options.deployment();
       const hashes = targets.map(evidenceHasher(secret, requestId));
       const counted = await queries.within({ account: caller.accountId }, async () => {
         const found = await lookUpEvidence(clickhouse, requestId, [...new Set(hashes)]);

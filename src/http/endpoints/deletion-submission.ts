@@ -1,20 +1,17 @@
 // The routes for submitting deletions: with a token, or on ADMIN_PORT by a person who may delete users of the account.
 
-import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { checkOpenCase } from '../../admin/cases.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { bodies, counts } from '../../contract/limits.js';
 import { deletionProposedSchema, deletionSubmittedSchema } from '../../contract/privacy-answers.js';
 import { deletionSchema } from '../../contract/schemas.js';
-import type { Actor } from '../../registry/audit/audit.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { deletionTag } from '../openapi/deletion.js';
 import { answered, ignoredHeader, inPath, json, operation, ref } from '../openapi/document.js';
 import { bodyGuard } from '../protocol/body.js';
-import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
-import { acceptSubmission, type SubmissionOptions, type Submitter } from './accept-deletion.js';
+import { acceptSubmission, type Submitter } from './accept-deletion.js';
 import {
   type AdminCaller,
   type AdminCallers,
@@ -30,6 +27,7 @@ import {
   readFromCaller,
   refuse,
   tokenGuard,
+  type UserRequestOptions,
   userListGuard,
   type WithUsers,
 } from './token-caller.js';
@@ -41,11 +39,14 @@ export const submissions: WithUsers = {
 };
 
 /** For callers with a token. */
-export function deletionSubmissionRoute(options: SubmissionOptions): Route {
+export function deletionSubmissionRoute(options: UserRequestOptions): Route {
   return {
     method: 'post',
     path: `${publicApi}/user_deletion`,
-    handle: (exchange) => submit(options, exchange),
+    handle: (exchange) =>
+      readFromCaller(exchange, options, submissions, (caller, document) =>
+        acceptSubmission(options, exchange, caller, document),
+      ),
     doc: operation(
       {
         id: 'submitDeletion',
@@ -72,18 +73,6 @@ export function deletionSubmissionRoute(options: SubmissionOptions): Route {
 
 const refusalsOfSubmissions = ['not_possible', 'reference_taken', 'unknown'] as const;
 
-function submit(options: SubmissionOptions, exchange: Exchange): void {
-  // Read now: if the client leaves, the exchange can no longer be read.
-  const { address } = exchange;
-  readFromCaller(exchange, options, submissions, (caller, document) =>
-    acceptSubmission(options, exchange, { ...caller, actor: actorOf(caller, address) }, document),
-  );
-}
-
-function actorOf({ keyId }: Caller, address: string): Actor {
-  return { kind: 'api_key', name: keyId, address };
-}
-
 const deletionOfAccount = {
   ...deletionSchema,
   properties: {
@@ -99,7 +88,7 @@ const deletionOfAccount = {
 };
 
 /** The same submission on ADMIN_PORT, for callers who may delete users of the account in the path. */
-export function accountDeletionRoute(options: SubmissionOptions, callers: AdminCallers): Route {
+export function accountDeletionRoute(options: UserRequestOptions, callers: AdminCallers): Route {
   return {
     method: 'post',
     path: '/admin/v1/accounts/:account_id/user_deletion',
@@ -142,14 +131,14 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
 
 /** The open case that a document names, if any, or the reason to refuse it. */
 async function caseOf(
-  { redis, audit }: SubmissionOptions,
+  options: UserRequestOptions,
   accountId: string,
   value: unknown,
 ): Promise<Pick<Submitter, 'caseId'> | { readonly refused: string }> {
   const { case_id: id } = (value ?? {}) as { readonly case_id?: unknown };
   if (id === undefined) return {};
   if (typeof id !== 'string') return { refused: 'case_id must be a string' };
-  return checkOpenCase({ redis, clickhouse: audit.clickhouse }, accountId, id).then(
+  return checkOpenCase(options, accountId, id).then(
     () => ({ caseId: id }),
     (error: unknown) => {
       if (error instanceof AdministrationError) return { refused: error.message };
@@ -167,7 +156,7 @@ function wholeListOf(value: unknown): Pick<Submitter, 'ofUsers'> | { readonly re
 }
 
 async function submitterFor(
-  { redis }: SubmissionOptions,
+  { redis }: UserRequestOptions,
   accountId: string,
   lookup: Promise<AdminCaller | Refuse>,
 ): Promise<Submitter | Refuse> {

@@ -3,21 +3,24 @@
 import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
 import { mintToken } from '../../accounts/tokens.js';
 import { deletions, limitedRetrySeconds } from '../../contract/limits.js';
-import type { CrashPoint } from '../../crash-point.js';
 import { deletionTag } from '../openapi/deletion.js';
 import { answered, operation } from '../openapi/document.js';
 import { readBasic } from '../protocol/authorization.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
-import type { SubmissionOptions } from './accept-deletion.js';
-import { deletionStatusRoutes, type StatusOptions } from './deletion-status.js';
+import { deletionStatusRoutes } from './deletion-status.js';
 import { deletionSubmissionRoute } from './deletion-submission.js';
-import { answerOrFail, credentialsGuard, publicApi, refuse, wrongApiKey } from './token-caller.js';
+import {
+  answerOrFail,
+  credentialsGuard,
+  publicApi,
+  refuse,
+  type UserRequestOptions,
+  wrongApiKey,
+} from './token-caller.js';
 
-export type DeletionApiOptions = SubmissionOptions & StatusOptions & { readonly crash: CrashPoint };
-
-export function deletionRoutes(options: DeletionApiOptions): Route[] {
+export function deletionRoutes(options: UserRequestOptions): Route[] {
   return [
     {
       method: 'post',
@@ -53,7 +56,7 @@ export function deletionRoutes(options: DeletionApiOptions): Route[] {
   ];
 }
 
-function token(options: DeletionApiOptions, exchange: Exchange): void {
+function token(options: UserRequestOptions, exchange: Exchange): void {
   exchange.dropBody();
   const credentials = readBasic(exchange.framing.authorization);
   if (credentials === undefined) return wrongApiKey(exchange);
@@ -79,7 +82,7 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
 }
 
 /** Open to everybody, so that anyone who is shown a certificate can check it. */
-function signingKey(options: DeletionApiOptions, exchange: Exchange): void {
+function signingKey(options: UserRequestOptions, exchange: Exchange): void {
   exchange.dropBody();
   answerOrFail(exchange, options, async () => {
     const key = await readSigningKey(options.redis, options.clickhouse);

@@ -1,20 +1,28 @@
 // What all endpoints that take the deletion API's tokens share: who calls, how often a token may ask, how a body is read, and how an error
 // is answered. An endpoint answers 401 with the same bytes for every cause.
 
+import type { WatchAccess } from '../../accounts/access-watch.js';
 import {
   allowStatusRequest,
   allowSuppressionRequest,
   type Caller,
   callerOfToken,
 } from '../../accounts/tokens.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import type { Places } from '../../concurrency.js';
 import { limitedRetrySeconds } from '../../contract/limits.js';
 import { type OutcomeCode, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
+import type { CrashPoint } from '../../crash-point.js';
 import { addIgnored, fieldNames, noIgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
 import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import type { RecordList } from '../../parsing/large-document.js';
+import type { Previews } from '../../privacy/deletion/preview.js';
+import type { Downloads } from '../../privacy/export/downloads.js';
+import type { SuppressOptions } from '../../privacy/suppression/submit.js';
 import type { Redis } from '../../redis/client.js';
+import type { Actor, AuditOptions } from '../../registry/audit/audit.js';
 import { asUnauthorized, readBearer, refuseUnauthorized } from '../protocol/authorization.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
@@ -26,6 +34,26 @@ import type { Refuse } from './admin-caller.js';
 import { retryAfter } from './rate-limit-headers.js';
 
 export const publicApi = '/api/public/v0';
+
+/** What requests about users need: deletions, exports and suppressions. */
+export type UserRequestOptions = {
+  /** Throws StateNotLoaded until the deployment was read from Redis. */
+  readonly deployment: () => SuppressOptions;
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  /** Where queries take turns. */
+  readonly queries: Places;
+  readonly previews: Previews;
+  readonly downloads: Downloads;
+  readonly watchAccess: WatchAccess;
+  readonly audit: AuditOptions;
+  readonly publicBaseUrl: string;
+  readonly crash: CrashPoint;
+  readonly log: Log;
+};
+
+/** A caller, with the name that the audit log has for its requests. */
+export type AuditedCaller = Caller & { readonly actor: Actor };
 
 export type FailingCalls = {
   readonly log: Log;
@@ -107,13 +135,11 @@ export const cursorParameter = {
 export function answerForCaller(
   exchange: Exchange,
   asked: Asked,
-  answer: (caller: Caller) => Promise<void>,
+  answer: (caller: AuditedCaller) => Promise<void>,
 ): void {
   exchange.dropBody();
-  const accessToken = readBearer(exchange.framing.authorization);
-  if (accessToken === undefined) return unauthorized(exchange);
   answerOrFail(exchange, asked, async () => {
-    const caller = await findCaller(asked, accessToken);
+    const caller = await findCaller(exchange, asked);
     if (typeof caller === 'function') caller(exchange);
     else await answer(caller);
   });
@@ -124,18 +150,22 @@ export function readFromCaller(
   exchange: Exchange,
   asked: Asked,
   what: WithUsers,
-  take: (caller: Caller, document: Document) => Promise<void>,
+  take: (caller: AuditedCaller, document: Document) => Promise<void>,
 ): void {
-  const accessToken = readBearer(exchange.framing.authorization);
-  if (accessToken === undefined) return unauthorized(exchange.dropBody());
+  if (readBearer(exchange.framing.authorization) === undefined) return unauthorized(exchange.dropBody());
   // The token is looked up while the body arrives, so the body of a caller without a valid token is never parsed.
-  readDocument(exchange, asked, what, findCaller(asked, accessToken), take);
+  readDocument(exchange, asked, what, findCaller(exchange, asked), take);
 }
 
-async function findCaller({ redis, limit }: Asked, accessToken: string): Promise<Caller | Refuse> {
+async function findCaller(exchange: Exchange, { redis, limit }: Asked): Promise<AuditedCaller | Refuse> {
+  const accessToken = readBearer(exchange.framing.authorization);
+  if (accessToken === undefined) return unauthorized;
+  // Read now: if the client leaves, the exchange can no longer be read.
+  const { address } = exchange;
   const caller = await callerOfToken(redis, accessToken);
   if (caller === undefined) return unauthorized;
-  if (limit === undefined || (await limit.allows(redis, accessToken))) return caller;
+  if (limit === undefined || (await limit.allows(redis, accessToken)))
+    return { ...caller, actor: { kind: 'api_key', name: caller.keyId, address } };
   return (exchange) => refuse(exchange, 'rate_limited', limit.message, limit.retrySeconds);
 }
 

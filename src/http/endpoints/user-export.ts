@@ -2,24 +2,18 @@
 // API.
 
 import type { HttpRequest } from 'uWebSockets.js';
-import type { WatchAccess } from '../../accounts/access-watch.js';
-import { type Caller, isKeyValid } from '../../accounts/tokens.js';
+import { isKeyValid } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
-import { loaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
 import { exportFormats, exportLineSchema, userExportSchema } from '../../contract/privacy-answers.js';
 import { mayDo } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
-import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
-import type { SubmitOptions } from '../../privacy/deletion/submit.js';
-import type { Downloads } from '../../privacy/export/downloads.js';
-import type { ReadOptions } from '../../privacy/export/read.js';
 import { isComplete, readExport, type StoredExport } from '../../privacy/export/request.js';
 import { readExportTargets, submitExport } from '../../privacy/export/submit.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
-import { type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
+import { type Actor, audited } from '../../registry/audit/audit.js';
 import {
   answered,
   documents,
@@ -35,36 +29,34 @@ import type { Route } from '../protocol/server.js';
 import { type AdminCallers, adminGuard, adminTag, refuseUnread, rolesText } from './admin-caller.js';
 import { acceptsGzip, type SendOptions, sendExport, wantedOf } from './export-download.js';
 import {
-  type Asked,
+  type AuditedCaller,
   answerForCaller,
   answerOrFail,
   exportRequests,
-  type FailingCalls,
   isRequestId,
   publicApi,
   readFromCaller,
   refuse,
   tokenGuard,
+  type UserRequestOptions,
   userListGuard,
   type WithUsers,
 } from './token-caller.js';
 
-export type ExportApiOptions = {
-  /** Undefined until the deployment was read from Redis. */
-  readonly submission: () => SubmitOptions | undefined;
-  readonly audit: AuditOptions;
-  readonly reading: ReadOptions;
-  readonly downloads: Downloads;
-  readonly watchAccess: WatchAccess;
-  readonly publicBaseUrl: string;
-  readonly log: Log;
-};
-
 const path = `${publicApi}/user_export`;
 
-export function exportRoutes(options: ExportApiOptions): Route[] {
+export function exportRoutes(options: UserRequestOptions): Route[] {
+  const asked = { ...options, limit: exportRequests };
   return [
-    { method: 'post', path, handle: (exchange) => submit(options, exchange), doc: submitDoc },
+    {
+      method: 'post',
+      path,
+      handle: (exchange) =>
+        readFromCaller(exchange, asked, exportsBody, (caller, document) =>
+          submit(options, exchange, caller, document),
+        ),
+      doc: submitDoc,
+    },
     {
       method: 'get',
       path: `${path}/:user_export_id`,
@@ -159,36 +151,26 @@ const dataDoc = underToken({
   refuses: ['invalid_parameter', 'not_found', 'not_complete'],
 });
 
-function submit(options: ExportApiOptions, exchange: Exchange): void {
-  // Read now: if the client leaves, the exchange can no longer be read.
-  const { address } = exchange;
-  readFromCaller(exchange, askedOf(options), exportsBody, (caller, document) =>
-    accept(options, exchange, caller, address, document),
-  );
-}
-
 const exportsBody: WithUsers = {
   bytesMax: bodies.singleBytesMax,
   list: { field: 'users', recordsMax: counts.exportUsersMax },
   schema: exportSchema,
 };
 
-async function accept(
-  options: ExportApiOptions,
+async function submit(
+  options: UserRequestOptions,
   exchange: Exchange,
-  caller: Caller,
-  address: string,
+  { accountId: account_id, appId: app_id, actor }: AuditedCaller,
   document: Document,
 ): Promise<void> {
   const targets = readExportTargets(document);
   if ('code' in targets) return exchange.refuse(targets);
-  const submission = loaded(options.submission());
-  const { accountId: account_id, appId: app_id, keyId } = caller;
+  const deployment = options.deployment();
   const submitted = await audited(
     options.audit,
-    { kind: 'api_key', name: keyId, address },
+    actor,
     { action: 'submit_export', account_id, app_id, details: { users: targets.length } },
-    () => submitExport(submission, account_id, targets),
+    () => submitExport(deployment, account_id, targets),
     {
       endingOf: (request) =>
         typeof request === 'string'
@@ -208,7 +190,7 @@ const whyTooMany = {
   full: 'The exports of all accounts already name the maximum number of users: try again later.',
 };
 
-function statusOf({ publicBaseUrl }: ExportApiOptions, id: string, complete: boolean) {
+function statusOf({ publicBaseUrl }: UserRequestOptions, id: string, complete: boolean) {
   return {
     user_export_location: `${publicBaseUrl}${path}/${id}`,
     user_export_id: id,
@@ -216,24 +198,22 @@ function statusOf({ publicBaseUrl }: ExportApiOptions, id: string, complete: boo
   };
 }
 
-function status(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
-  const { redis } = options.reading;
+function status(options: UserRequestOptions, exchange: Exchange, req: HttpRequest): void {
   answerForExport(options, exchange, req, async (request) => {
-    const complete = await readOnReplicas(redis, registryKeys.exports, () => isReady(options, request));
+    const complete = await readOnReplicas(options.redis, registryKeys.exports, () =>
+      isReady(options, request),
+    );
     exchange.reply(200, JSON.stringify(statusOf(options, request.user_export_id, complete)));
   });
 }
 
-function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
-  const { address } = exchange;
+function data(options: UserRequestOptions, exchange: Exchange, req: HttpRequest): void {
   const gzip = acceptsGzip(req.getHeader('accept-encoding'));
   const wanted = wantedOf(exchange.query);
-  const { redis } = options.reading;
   answerForExport(options, exchange, req, async (request, caller) => {
     if ('code' in wanted) return exchange.refuse(wanted);
-    const { keyId, appId } = caller;
-    const actor: Actor = { kind: 'api_key', name: keyId, address };
-    const watch = (stop: () => void) => options.watchAccess(() => isKeyValid(redis, caller), stop);
+    const { actor, appId } = caller;
+    const watch = (stop: () => void) => options.watchAccess(() => isKeyValid(options.redis, caller), stop);
     await sendAudited(options, exchange, request, actor, { appId, ...wanted, gzip, watch });
   });
 }
@@ -241,7 +221,7 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
 const mayRead = rightsElsewhere.readExport;
 
 /** The same on ADMIN_PORT, for callers who may read the account's exports. */
-export function accountExportRoute(options: ExportApiOptions, callers: AdminCallers): Route {
+export function accountExportRoute(options: UserRequestOptions, callers: AdminCallers): Route {
   return {
     method: 'get',
     path: '/admin/v1/user_exports/:user_export_id/data',
@@ -272,7 +252,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
       const found = callers.find(exchange, req);
       if ('refused' in found) return refuseUnread(exchange, found.refused);
       exchange.dropBody();
-      answerOrFail(exchange, failingOf(options), async () => {
+      answerOrFail(exchange, reading(options), async () => {
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
@@ -296,7 +276,7 @@ type Sending = SendOptions & { readonly appId?: string };
 
 /** Sends an export that is complete, with a line in the audit log. */
 async function sendAudited(
-  options: ExportApiOptions,
+  options: UserRequestOptions,
   exchange: Exchange,
   request: StoredExport,
   actor: Actor,
@@ -314,7 +294,7 @@ async function sendAudited(
       options.audit,
       actor,
       { action: 'read_export', account_id, app_id: appId, details: { user_export_id } },
-      () => sendExport(options.reading, exchange, request, download, how),
+      () => sendExport(options, exchange, request, download, how),
       {
         endingOf: (records) => ({ outcome: 'done', details: { records } }),
         outcomeOfError: () => 'unknown',
@@ -327,13 +307,13 @@ async function sendAudited(
 
 /** Continues with the export that the path names, if it belongs to the caller. */
 function answerForExport(
-  options: ExportApiOptions,
+  options: UserRequestOptions,
   exchange: Exchange,
   req: HttpRequest,
-  answer: (request: StoredExport, caller: Caller) => Promise<void>,
+  answer: (request: StoredExport, caller: AuditedCaller) => Promise<void>,
 ): void {
   const id = req.getParameter(0) ?? '';
-  answerForCaller(exchange, { ...askedOf(options), ...failingOf(options) }, async (caller) => {
+  answerForCaller(exchange, { ...reading(options), limit: exportRequests }, async (caller) => {
     const request = await findExport(options, id);
     if (request?.account_id !== caller.accountId) return refuse(exchange, 'not_found');
     await answer(request, caller);
@@ -341,22 +321,16 @@ function answerForExport(
 }
 
 /** The export with an id, on enough replicas; undefined if there is none. */
-async function findExport(
-  { reading: { redis } }: ExportApiOptions,
-  id: string,
-): Promise<StoredExport | undefined> {
+async function findExport({ redis }: UserRequestOptions, id: string): Promise<StoredExport | undefined> {
   if (!isRequestId(id)) return undefined;
   return readOnReplicas(redis, registryKeys.exports, () => readExport(redis, id));
 }
 
-function isReady({ reading, submission }: ExportApiOptions, request: StoredExport): Promise<boolean> {
-  return isComplete(reading.redis, loaded(submission()).epoch, request);
+function isReady({ redis, deployment }: UserRequestOptions, request: StoredExport): Promise<boolean> {
+  return isComplete(redis, deployment().epoch, request);
 }
 
-function askedOf({ reading, log }: ExportApiOptions): Asked {
-  return { redis: reading.redis, limit: exportRequests, log };
-}
-
-function failingOf({ log }: ExportApiOptions): FailingCalls {
-  return { log, code: 'overloaded' };
+/** For requests that only read: if they fail, nothing was stored. */
+function reading({ redis, log }: UserRequestOptions) {
+  return { redis, log, code: 'overloaded' as const };
 }

@@ -1,9 +1,6 @@
 // Suppressed users: suppressing or freeing a list, looking up whether users are suppressed, and counting those that are. Access tokens and
 // 401 are those of the deletion API.
 
-import type { Caller } from '../../accounts/tokens.js';
-import type { Places } from '../../concurrency.js';
-import { loaded } from '../../contract/errors.js';
 import { bodies, counts, suppressions } from '../../contract/limits.js';
 import {
   suppressedSchema,
@@ -11,26 +8,16 @@ import {
   suppressionSchemas,
 } from '../../contract/privacy-answers.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
-import type { Log } from '../../log.js';
-import type { Document } from '../../parsing/document.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
 import {
   countSuppressed,
   lookUpSuppression,
   type SuppressionOfUser,
 } from '../../privacy/suppression/look-up.js';
-import {
-  freeUsers,
-  readUser,
-  readWish,
-  type SuppressionWish,
-  type SuppressOptions,
-  suppressUsers,
-  userOf,
-} from '../../privacy/suppression/submit.js';
+import { freeUsers, readUser, readWish, suppressUsers, userOf } from '../../privacy/suppression/submit.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
-import { type AuditOptions, audited } from '../../registry/audit/audit.js';
+import { audited } from '../../registry/audit/audit.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { answered, documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -45,23 +32,11 @@ import {
   suppressionRequests,
   tokenGuard,
   tooManyQueries,
+  type UserRequestOptions,
   userListGuard,
   userRefusals,
   type WithUsers,
 } from './token-caller.js';
-
-export type SuppressionApiOptions = {
-  /** Undefined until the deployment was read from Redis. */
-  readonly suppression: () => SuppressOptions | undefined;
-  readonly audit: AuditOptions;
-  readonly redis: SuppressOptions['redis'];
-  /** Where look-ups of many users take turns. */
-  readonly queries: Places;
-  readonly log: Log;
-};
-
-/** A caller, and where the request came from. */
-type Submitter = Caller & { readonly address: string };
 
 const path = `${publicApi}/user_suppression`;
 const wishes: WithUsers = {
@@ -76,43 +51,29 @@ const lookups: WithUsers = {
   schema: suppressionUsersSchema,
 };
 
-export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
+export function suppressionRoutes(options: UserRequestOptions): Route[] {
   const { redis } = options;
 
   function submit(exchange: Exchange): void {
-    // Read now: if the client leaves, the exchange can no longer be read.
-    const { address } = exchange;
     const asked = { ...options, limit: suppressionRequests };
-    readFromCaller(exchange, asked, wishes, (caller, document) =>
-      accept(exchange, { ...caller, address }, document),
-    );
-  }
-
-  async function accept(exchange: Exchange, caller: Submitter, document: Document): Promise<void> {
-    const wish = readWish(document);
-    if ('code' in wish) return exchange.refuse(wish);
-    await carryOut(caller, wish);
-    exchange.reply(200, JSON.stringify({ users: wish.targets.length, suppress: wish.suppress }));
-  }
-
-  /** Leaves a line in the audit log that counts the users and names none. */
-  function carryOut(
-    { address, accountId, appId, keyId }: Submitter,
-    { targets, suppress }: SuppressionWish,
-  ): Promise<void> {
-    const known = loaded(options.suppression());
-    const work = suppress ? suppressUsers : freeUsers;
-    return audited(
-      options.audit,
-      { kind: 'api_key', name: keyId, address },
-      {
-        action: suppress ? 'suppress_users' : 'free_users',
-        account_id: accountId,
-        app_id: appId,
-        details: { users: targets.length },
-      },
-      () => work(known, accountId, targets),
-    );
+    readFromCaller(exchange, asked, wishes, async ({ actor, accountId, appId }, document) => {
+      const wish = readWish(document);
+      if ('code' in wish) return exchange.refuse(wish);
+      const { targets, suppress } = wish;
+      const known = options.deployment();
+      const [action, work] = suppress
+        ? (['suppress_users', suppressUsers] as const)
+        : (['free_users', freeUsers] as const);
+      const users = targets.length;
+      // The line in the audit log counts the users and names none.
+      await audited(
+        options.audit,
+        actor,
+        { action, account_id: accountId, app_id: appId, details: { users } },
+        () => work(known, accountId, targets),
+      );
+      exchange.reply(200, JSON.stringify({ users, suppress }));
+    });
   }
 
   function onlyWhatLasts<Found>(read: () => Promise<Found>): Promise<Found> {
@@ -125,7 +86,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       if ('code' in parameters) return exchange.refuse(parameters);
       const user = readUser(parameters);
       if (typeof user === 'object' && 'code' in user) return exchange.refuse(user);
-      const known = loaded(options.suppression());
+      const known = options.deployment();
       const appIds = appIdsOf(await readRegistry(known.redis), accountId);
       const shown = await onlyWhatLasts(async () =>
         user === 'none'
@@ -140,7 +101,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
     readFromCaller(exchange, { ...options, limit: statusRequests }, lookups, async (caller, document) => {
       const targets = readLookup(document);
       if ('code' in targets) return exchange.refuse(targets);
-      const known = loaded(options.suppression());
+      const known = options.deployment();
       const appIds = appIdsOf(await readRegistry(known.redis), caller.accountId);
       const find = async () => {
         const found: SuppressionOfUser[] = [];
