@@ -294,7 +294,7 @@ test('refuses an impossible command with 400 and a reason, and changes nothing',
     ['POST', '/accounts/9/environments', { name: 'x' }],
     ['PATCH', '/environments/9', { validation: 'lenient' }],
     ['PATCH', '/environments/9', { nonsense: 1 }],
-    ...[{ toString: 1 }, [5], [], null, true, {}, 1e300, -1, '--main'].map(
+    ...[{ toString: 1 }, [5], [], null, true, {}, 1e300, -1, 0, 1.5, '0', '--main'].map(
       (max): [string, string, object] => [
         'PATCH',
         `/environments/${sluice.appId}`,

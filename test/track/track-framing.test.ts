@@ -338,6 +338,7 @@ const withRequestBehind: readonly Request[] = [
     'POST /api/track',
     'PUT /api/track',
     'GET /api/track',
+    'OPTIONS /api/collect',
     'POST /api/nowhere',
     'GET /health/live',
     'GET /openapi.json',

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import * as zlib from 'node:zlib';
-import { bodies, counts } from '../../src/contract/limits.js';
+import { bodies } from '../../src/contract/limits.js';
 import type { OutcomeCode } from '../../src/contract/outcomes.js';
 import { type Sent, track } from '../harness/track.js';
 import {
@@ -52,8 +52,6 @@ const identityBytes = (json: string, bytes: string): Uint8Array => {
     Buffer.from(json.slice(start + 'visitor-0000'.length)),
   ]);
 };
-
-const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
 
 const contentTypes: Row[] = [
   ...[
@@ -300,23 +298,6 @@ const documents: Row[] = [
   ),
   sendsText('an unknown field', undefined, (json) =>
     json.replace('{', '{"library":"server","send":{"to":[1]},'),
-  ),
-  sendsText('an unknown field nested 10 deep', undefined, (json) =>
-    json.replace('{', `{"more":${nested(10)},`),
-  ),
-  ...[2, 10, counts.documentDepthMax - 2].map((depth) => ({
-    ...sendsText(`a property nested ${depth} deep`, 'invalid_type', (json) =>
-      withProperty(json, 'deep', nested(depth)),
-    ),
-    field: 'properties.deep',
-  })),
-  ...[counts.documentDepthMax - 1, 1_000, 20_000, 100_000].map((depth) =>
-    sendsText(`a property nested ${depth} deep`, 'too_deep', (json) =>
-      withProperty(json, 'deep', nested(depth)),
-    ),
-  ),
-  sendsText('objects nested 100,000 deep', 'too_deep', (json) =>
-    withProperty(json, 'deep', '{"a":'.repeat(100_000) + 1 + '}'.repeat(100_000)),
   ),
 ];
 

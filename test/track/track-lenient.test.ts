@@ -283,12 +283,6 @@ const beyondMending: Row[] = [
       },
     },
   })),
-  sends('an object nested 1,000 deep', 'too_deep', (event) => ({
-    body: withProperty(JSON.stringify(event), 'deep', '{"a":'.repeat(1000) + 1 + '}'.repeat(1000)),
-  })),
-  sends('an object nested 100,000 deep', 'too_deep', (event) => ({
-    body: withProperty(JSON.stringify(event), 'deep', '{"a":'.repeat(100_000) + 1 + '}'.repeat(100_000)),
-  })),
   ...[
     '',
     '2024-01-01',
