@@ -1,15 +1,12 @@
 // A user in all environments of an account, as privacy officers look them up: where data about them is held, whether they are suppressed,
 // which identities look alike, and which requests concern them.
 
-import { AdministrationError } from '../contract/errors.js';
 import { lookUpEverywhere, namesEverywhere } from '../insights/users/everywhere.js';
-import { findSimilar } from '../insights/users/similar.js';
 import type { AdminContext } from '../operations/context.js';
 import { findRequestsOf } from '../privacy/cases/requests-of-user.js';
 import { lookUpSuppression } from '../privacy/suppression/look-up.js';
 import type { User } from '../privacy/suppression/names.js';
 import { accountNamed, environmentsOf, readLoadedRegistry } from '../registry/registry.js';
-import { byServer } from '../registry/shard-servers.js';
 import { readHeld, readUser } from './users.js';
 
 /** Where data about a user is held, under every name that belongs to the given one, and which of these names are suppressed. */
@@ -28,20 +25,6 @@ export async function showUserEverywhere(context: AdminContext, accountId: strin
     names: names.map((name, at) => ({ ...inFields(name), suppression: suppressions[at] })),
     places,
   };
-}
-
-/** Identities that look like the named one, in any environment. */
-export async function showSimilarEverywhere(context: AdminContext, accountId: string, named: unknown) {
-  const { identity } = readUser(named);
-  if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
-  const { appIds } = await accountOf(context, accountId);
-  const similar = await readHeld(context, async () => {
-    const found = new Set<string>();
-    for (const [client, ofServer] of byServer(context.clickhouse, appIds))
-      for (const other of await findSimilar(client, ofServer, identity)) found.add(other);
-    return [...found].sort();
-  });
-  return { account_id: accountId, similar };
 }
 
 /** The deletions and exports of the account that concern a user. */

@@ -20,7 +20,7 @@ import {
   readLoadedRegistry,
   readRegistry,
 } from '../registry/registry.js';
-import { clickhouseOf, readWhereStored } from '../registry/shard-servers.js';
+import { byServer, clickhouseOf, readWhereStored } from '../registry/shard-servers.js';
 import { deploymentOf, targetsOfUsers } from './exports.js';
 
 /** Reads the one user that is named, by exactly one of identity, user_id and anonymous_id. */
@@ -56,13 +56,15 @@ export async function showEventCounts(context: AdminContext, appId: string, name
   return { app_id: appId, events: await readHeld(context, read) };
 }
 
-/** Identities that look like the named one. */
-export async function showSimilarUsers(context: AdminContext, appId: string, named: unknown) {
-  const { identity } = readUser(named);
-  await environmentOf(context, appId);
-  if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
-  const read = () => findSimilar(clickhouseOf(context.clickhouse, appId), [appId], identity);
-  return { app_id: appId, similar: await readHeld(context, read) };
+/** Identities that look like the given one, in any of these environments. */
+export async function similarTo(context: AdminContext, appIds: readonly string[], given: string) {
+  const { identity = given } = readUser({ identity: given });
+  return readHeld(context, async () => {
+    const found = new Set<string>();
+    for (const [client, ofServer] of byServer(context.clickhouse, appIds))
+      for (const other of await findSimilar(client, ofServer, identity)) found.add(other);
+    return [...found].sort();
+  });
 }
 
 /** A page of a user's events. */

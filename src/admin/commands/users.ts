@@ -7,14 +7,15 @@ import { flag, optional, Type, text } from '../../contract/typebox.js';
 import { checkOpenCase } from '../cases.js';
 import { does, shows } from '../command.js';
 import { listExportsOf, requestExport } from '../exports.js';
-import { showRequestsOf, showSimilarEverywhere, showUserEverywhere } from '../user-everywhere.js';
+import { accountOf, showRequestsOf, showUserEverywhere } from '../user-everywhere.js';
 import {
   changeSuppression,
+  environmentOf,
   showEventCounts,
-  showSimilarUsers,
   showSuppressed,
   showUser,
   showUserEvents,
+  similarTo,
 } from '../users.js';
 
 /** A user of an environment, named by exactly one of these. Sent in a body, since proxies log URLs. */
@@ -62,7 +63,10 @@ export const userCommands = {
     http: 'POST /accounts/:account_id/user/similar',
     given: { identity: text() },
     takesTurns: true,
-    run: (context, { account_id, identity }) => showSimilarEverywhere(context, account_id, { identity }),
+    run: async (context, { account_id, identity }) => {
+      const { appIds } = await accountOf(context, account_id);
+      return { account_id, similar: await similarTo(context, appIds, identity) };
+    },
   }),
   findRequestsOfUser: does('looked for the requests of a user', {
     summary: 'Deletions and exports that concern a user: from the last 30 days, or still kept',
@@ -86,7 +90,10 @@ export const userCommands = {
     http: 'POST /environments/:app_id/user/similar',
     given: { identity: text() },
     takesTurns: true,
-    run: (context, { app_id, identity }) => showSimilarUsers(context, app_id, { identity }),
+    run: async (context, { app_id, identity }) => {
+      await environmentOf(context, app_id);
+      return { app_id, similar: await similarTo(context, [app_id], identity) };
+    },
   }),
   readUserEvents: does('read the events of a user', {
     summary: 'The events of a user, the latest first, in pages',
