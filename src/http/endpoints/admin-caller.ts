@@ -121,16 +121,22 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
         return { caller };
       }
       const secret = readBearer(authorization);
-      if (!isAdministrator(adminToken, secret)) {
-        const program = secret === undefined ? undefined : callerOfKey(secret, address);
-        if (program !== undefined) return { caller: Promise.resolve(program) };
-        return { refused: wrongTokens.delay().then(() => wrongToken) };
-      }
-      const actor: Actor = { kind: 'admin_token', name: fingerprintOf(adminToken), address };
-      const caller: AdminCaller = { actor, principal: operator, again: async () => caller };
-      return { caller: Promise.resolve(caller) };
+      const caller =
+        secret === undefined
+          ? undefined
+          : (administratorOf(adminToken, secret, address) ?? callerOfKey(secret, address));
+      if (caller !== undefined) return { caller: Promise.resolve(caller) };
+      return { refused: wrongTokens.delay().then(() => wrongToken) };
     },
   };
+}
+
+/** Who sent ADMIN_TOKEN; undefined for any other token. */
+export function administratorOf(adminToken: string, token: string, address: string): AdminCaller | undefined {
+  if (!isAdministrator(adminToken, token)) return undefined;
+  const actor: Actor = { kind: 'admin_token', name: fingerprintOf(adminToken), address };
+  const caller: AdminCaller = { actor, principal: operator, again: async () => caller };
+  return caller;
 }
 
 /** The person whose session a cookie is; undefined once it has ended. */

@@ -1,5 +1,5 @@
 // The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. A page has five seconds to send a code,
-// with ADMIN_TOKEN or as a person who is signed in to the console and may watch what arrives in the device's environment, which leaves a
+// with ADMIN_TOKEN or as a person who is signed in to the console and may watch what arrives in the device's environment. That leaves a
 // line in the audit log. Then it receives what that device sends, until the page or the device ends the pairing. A page that reads too
 // slowly misses batches, and is told how many messages it missed.
 
@@ -33,7 +33,6 @@ import type { Log } from '../../log.js';
 import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
 import { type AuditOptions, audited } from '../../registry/audit/audit.js';
-import { isAdministrator } from '../protocol/authorization.js';
 import { type CallerAddress, networkOf } from '../protocol/caller-address.js';
 import { isOwnFault, noteFault } from '../protocol/failed.js';
 import { readFraming } from '../protocol/framing.js';
@@ -42,6 +41,7 @@ import type { WrongTokens } from '../protocol/wrong-tokens.js';
 import {
   type AdminCaller,
   type AdminCallers,
+  administratorOf,
   cookieNamesOf,
   findCaller,
   readCookie,
@@ -213,8 +213,9 @@ export function createLivePages(options: LiveOptions): LivePages {
     return refuse(page, 'unreadable');
   }
 
-  /** The person who watches, if their session has not ended. */
-  async function watcherOf({ cookie, address }: Page): Promise<AdminCaller | undefined> {
+  /** Who has the token, or else the person whose session has not ended. */
+  async function watcherOf({ cookie, address }: Page, token?: string): Promise<AdminCaller | undefined> {
+    if (token !== undefined) return administratorOf(options.adminToken, token, address);
     return cookie === undefined ? undefined : findCaller(redis, cookie, address);
   }
 
@@ -232,21 +233,21 @@ export function createLivePages(options: LiveOptions): LivePages {
       const limited = await countFailure(redis, secret, network, failure);
       refuse(page, limited ? 'limited' : `wrong_${failure}`);
     };
-    const watcher = token === undefined ? await watcherOf(page) : undefined;
-    if (watcher !== undefined && !mayDo(watcher.principal.role, mayWatch)) return refuse(page, 'forbidden');
-    if (token === undefined && watcher === undefined) return refuse(page, 'signed_out');
-    if (token !== undefined && options.adminToken === '') return refuse(page, 'off');
-    if (token !== undefined && !isAdministrator(options.adminToken, token)) {
+    const watcher = await watcherOf(page, token);
+    if (watcher === undefined && token === undefined) return refuse(page, 'signed_out');
+    if (watcher === undefined && options.adminToken === '') return refuse(page, 'off');
+    if (watcher === undefined) {
       await options.wrongTokens.delay();
       return wrong('token');
     }
+    if (!mayDo(watcher.principal.role, mayWatch)) return refuse(page, 'forbidden');
     // A right code is never refused, however many wrong ones came before; but after too many guesses every answer is delayed.
     if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
     const pairing = await findPairingByCode(redis, code);
-    // To a person, the code of another account's device is answered like one that does not exist.
-    if (pairing === undefined || (watcher !== undefined && !maySee(watcher, pairing.appId))) return wrong('code');
+    // The code of another account's device is answered like one that does not exist.
+    if (pairing === undefined || !maySee(watcher, pairing.appId)) return wrong('code');
     if (isGone(page)) return;
-    if (watcher !== undefined && !hasRoom(page, watcher)) return refuse(page, 'full');
+    if (!hasRoom(page, watcher)) return refuse(page, 'full');
     // Listens before it enters the code, so that no message is missed that the device sends because of it. A message may then be shown
     // before the page knows that it is paired.
     const leave = await channel.listen(
@@ -255,41 +256,31 @@ export function createLivePages(options: LiveOptions): LivePages {
     );
     if (isGone(page)) return leave();
     page.leave = leave;
-    const enterIt = () => enterCode(redis, code);
-    const entered =
-      watcher === undefined
-        ? await enterIt()
-        : await audited(
-            options.audit,
-            watcher.actor,
-            {
-              action: 'watch_device',
-              account_id: options.accountOf(pairing.appId),
-              app_id: pairing.appId,
-              details: {},
-            },
-            enterIt,
-            {
-              endingOf: (id) => ({ outcome: id === undefined ? 'refused' : 'done' }),
-              outcomeOfError: () => 'unknown',
-            },
-          );
+    const { id, appId } = pairing;
+    const entered = await audited(
+      options.audit,
+      watcher.actor,
+      { action: 'watch_device', account_id: options.accountOf(appId), app_id: appId, details: {} },
+      () => enterCode(redis, code),
+      {
+        endingOf: (found) => ({ outcome: found === undefined ? 'refused' : 'done' }),
+        outcomeOfError: () => 'unknown',
+      },
+    );
     if (isGone(page)) return;
-    if (entered !== pairing.id) return wrong('code');
+    if (entered !== id) return wrong('code');
     page.pairing = pairing;
     page.stage = 'live';
     page.endUnpaired();
-    if (watcher !== undefined) {
-      page.endWatch = options.watchAccess(
-        async () => maySee(await watcherOf(page), pairing.appId),
-        guard(page, () => cutOff(page)),
-      );
-    }
+    page.endWatch = options.watchAccess(
+      async () => maySee(await watcher.again(), appId),
+      guard(page, () => cutOff(page)),
+    );
     page.timer = setInterval(
       guard(page, () => renew(page, pairing)),
       visualizer.renewEveryMs,
     );
-    send(page, { type: 'paired', app_id: pairing.appId });
+    send(page, { type: 'paired', app_id: appId });
   }
 
   function show(page: Page, shown: ChannelMessage): void {
