@@ -9,10 +9,7 @@ import type { Role } from '../../src/contract/roles.js';
 import { Compile } from '../../src/contract/typebox.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
-import {
-  type CertificateCheckOptions,
-  certificateCheckRoute,
-} from '../../src/http/endpoints/certificate-check.js';
+import { certificateCheckRoute } from '../../src/http/endpoints/certificate-check.js';
 import type { SignInOptions } from '../../src/http/endpoints/console-session.js';
 import { accountDeletionRoute } from '../../src/http/endpoints/deletion-submission.js';
 import { signInRoutes } from '../../src/http/endpoints/sign-in-routes.js';
@@ -454,7 +451,7 @@ test('the OpenAPI document of the administration names every path and method, an
     ...adminApiRoutes({} as AdminApiOptions),
     ...signInRoutes({} as SignInOptions),
     ...signOnRoutes({} as SignOnOptions),
-    certificateCheckRoute({} as CertificateCheckOptions),
+    certificateCheckRoute({} as Parameters<typeof certificateCheckRoute>[0]),
     accountDeletionRoute({} as UserRequestOptions, {} as AdminCallers),
     accountExportRoute({} as UserRequestOptions, {} as AdminCallers),
   ].map(

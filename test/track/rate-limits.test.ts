@@ -294,6 +294,7 @@ describe('limits', { concurrency: 4 }, () => {
     assert.equal(countAccepted(answers), 100);
     const others = await Promise.all(repeat(40, () => addProperties(withoutTrack, 'free')));
     assert.equal(countAccepted(others), 30);
+    for (let n = 1; n <= 3; n += 1) assertAccepted(await trackAll(withoutBulk, of('pair', 1000)));
     const few = await Promise.all(repeat(20, () => track(withoutBulk, { identity: 'pair' })));
     assert.equal(countAccepted(few), 2);
     assertLimited(await track(withoutBulk, { identity: 'pair' }), 'track', 2, 30);
@@ -420,13 +421,5 @@ describe('limits', { concurrency: 4 }, () => {
       assert.equal(refused.status, 400);
     }
     assertAccepted(await trackAll(appId, of('ada', 10)));
-  });
-
-  test('switches the bulk limits off with none', async () => {
-    for (let n = 1; n <= 3; n += 1) assertAccepted(await trackAll(withoutBulk, of('free', 1000)));
-    assert.equal(
-      countAccepted(await Promise.all(repeat(35, () => track(withoutBulk, { identity: 'free' })))),
-      2,
-    );
   });
 });

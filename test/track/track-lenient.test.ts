@@ -549,17 +549,16 @@ describe('environments stats', () => {
       for (const [reason, count] of Object.entries(row.counts))
         counts[reason] = (counts[reason] ?? 0) + count;
     }
-    const shown = await until(
+    await until(
       async () => {
         const { app_id, mended: found } = await stats(lenient.appId);
         assert.equal(app_id, lenient.appId);
         const some = Object.fromEntries(Object.entries(found).filter(([, count]) => count > 0));
         assert.deepEqual(some, counts);
-        return some;
+        return true;
       },
       { what: 'all mending is counted', everyMs: 500 },
     );
-    assert.deepEqual(shown, counts);
   });
 
   test('counts nothing in a strict environment', async () => {

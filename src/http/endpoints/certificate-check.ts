@@ -1,14 +1,12 @@
 // Whether a certificate of a deletion is genuine. Open to anybody who has one, without signing in. The answer reveals nothing that is not
 // in the certificate. A check takes milliseconds, and networks take turns.
 
-import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { createPlaces } from '../../concurrency.js';
 import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { Unavailable } from '../../contract/errors.js';
 import { bodies, certificateChecks } from '../../contract/limits.js';
-import type { Log } from '../../log.js';
+import type { AdminContext } from '../../operations/context.js';
 import { verifyOwn } from '../../privacy/deletion/certificate.js';
-import type { Redis } from '../../redis/client.js';
 import { adminOperation, adminTags } from '../openapi/administration.js';
 import { readJsonBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
@@ -16,13 +14,9 @@ import { attendOrRefuse } from '../protocol/failed.js';
 import type { Route } from '../protocol/server.js';
 import { adminGuard, failingAdministration } from './admin-caller.js';
 
-export type CertificateCheckOptions = {
-  readonly redis: Redis;
-  readonly clickhouse: ClickHouseClient;
-  readonly log: Log;
-};
+type Stores = Pick<AdminContext, 'redis' | 'clickhouse' | 'log'>;
 
-export function certificateCheckRoute({ redis, clickhouse, log }: CertificateCheckOptions): Route {
+export function certificateCheckRoute({ redis, clickhouse, log }: Stores): Route {
   const places = createPlaces(certificateChecks);
   return {
     method: 'post',
