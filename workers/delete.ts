@@ -6,16 +6,16 @@
 // fewer accounts, and an account that was refused alone stays out of the following rounds of others. The steps are in round/.
 
 import { rotatedAtRandom } from '../src/batches.js';
-import { codeOfFault, faultCodes, isConnectionFault } from '../src/clickhouse/client.js';
-import { NoRoom } from '../src/clickhouse/definitions.js';
+import { codeOfFault } from '../src/clickhouse/client.js';
 import { endLong } from '../src/clickhouse/long-statement.js';
-import { MutationFailed } from '../src/clickhouse/mutate.js';
+import { MutationFailed, MutationStoodStill } from '../src/clickhouse/mutate.js';
 import { serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { StateNotLoaded } from '../src/contract/errors.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
+import { stateOfFault } from '../src/privacy/deletion/obstacles.js';
 import {
   type DeletionRequest,
   isConcurrentUpdate,
@@ -40,7 +40,6 @@ import { complete, finish, markHidden } from './round/finish.js';
 import { removeFrom } from './round/remove.js';
 import { resolve } from './round/resolve.js';
 import {
-  assertRoomEverywhere,
   clearServers,
   dropTablesEverywhere,
   environmentsOf,
@@ -178,8 +177,9 @@ async function readStillPending(
   return now.filter(({ status, state }) => status === 'pending' && (state === 'hidden') === wereHidden);
 }
 
-/** Whether ClickHouse has answered that it refuses the work. */
+/** Whether ClickHouse has answered that it refuses the work. A server that makes no progress is left out by the next rounds. */
 function isRefusal(error: unknown): boolean {
+  if (error instanceof MutationStoodStill) return false;
   return error instanceof MutationFailed || codeOfFault(error) !== 0;
 }
 
@@ -232,7 +232,6 @@ async function deleteTogether(
   const verified = requests.filter((request) => request.verified_at !== undefined);
   await finish(options, verified);
   if (unverified.length === 0) return verified.length;
-  await assertRoomEverywhere(clickhouse);
   const begun = await markStarted(options, unverified);
 
   const resolved = await resolve(options, begun, environments);
@@ -297,7 +296,6 @@ function startSteps() {
 async function eraseMasked(options: LockedOptions): Promise<number> {
   const { redis, clickhouse } = options;
   if (!(await isErasureDue(options))) return 0;
-  await assertRoomEverywhere(clickhouse);
   if (await eraseInPasses(options)) {
     // A short pass ends before the next round may begin; a later round counts the requests of a longer pass.
     const hasEnded = async () => !(await isPassRunning(clickhouse));
@@ -317,7 +315,8 @@ const refusedCountsMax = 5;
 
 /**
  * Completes the requests whose rows are erased, and settles with their number. A count makes way at once for users who wait to be hidden, and
- * a later round continues with it. Then it is late, and does not make way again before it has ended.
+ * a later round continues with it. Then it is late, and makes way again only after the oldest requests: if it has completed none of them,
+ * the pass was interrupted early, and the next one does not wait for the others to be counted.
  */
 async function completeErased(options: LockedOptions): Promise<number> {
   const { redis } = options;
@@ -326,8 +325,8 @@ async function completeErased(options: LockedOptions): Promise<number> {
   const seen = new Set<string>();
   let completed = 0;
   /** What a later round finds of this count. */
-  let left = '' as '' | '1' | 'late';
-  while (left === '') {
+  let left = undefined as '' | '1' | 'late' | undefined;
+  while (left === undefined) {
     const { requests, environments, waitsForServers } = await chooseRequests(
       { ...options, refused: new Set() },
       'hiddenDeletions',
@@ -354,8 +353,8 @@ async function completeErased(options: LockedOptions): Promise<number> {
         options,
         requestsOf(round, (number) => !onDisk.has(number)),
       );
-      if ((completed === 0 && wasLate) || !(await isRoundDue(options))) return undefined;
-      left = completed === 0 ? 'late' : '1';
+      if (!(await isRoundDue(options))) return undefined;
+      left = completed > 0 ? '1' : wasLate ? '' : 'late';
       return 'over';
     });
     if (refused.length < refusedCountsMax) continue;
@@ -363,7 +362,7 @@ async function completeErased(options: LockedOptions): Promise<number> {
     if (completed === 0) break;
     left = '1';
   }
-  await (left === '' ? redis.del(registryKeys.erasurePass) : redis.set(registryKeys.erasurePass, left));
+  await (left ? redis.set(registryKeys.erasurePass, left) : redis.del(registryKeys.erasurePass));
   return completed;
 }
 
@@ -419,10 +418,4 @@ async function writeFailure(
     // A request that another worker has picked up does not need this round's reason; the others do.
     await succeeds(updateDeletion(redis, request, { state }), isConcurrentUpdate);
   }
-}
-
-function stateOfFault(error: unknown): DeletionState {
-  if (error instanceof NoRoom || codeOfFault(error) === faultCodes.notEnoughSpace) return 'no_room';
-  if (error instanceof MutationFailed) return 'mutation_failed';
-  return isConnectionFault(error) ? 'clickhouse_unavailable' : 'failed';
 }

@@ -18,6 +18,7 @@ import {
 import { reachableClients } from '../src/clickhouse/servers.js';
 import type { Config } from '../src/config.js';
 import { isStuck } from '../src/contract/deletion-states.js';
+import { unobstructedClients } from '../src/privacy/deletion/obstacles.js';
 import { type DeletionRequest, readDeletions } from '../src/privacy/deletion/request.js';
 import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import type { Redis } from '../src/redis/client.js';
@@ -51,7 +52,7 @@ export async function eraseInPasses(options: ErasureOptions): Promise<boolean> {
   if (bytes === 0 || !(await mayBegin(options))) return false;
   const restMs = await charge(options, bytes);
   await redis.set(registryKeys.erasurePass, '1');
-  for (const [, client] of await reachableClients(clickhouse)) await beginErasing(client, userTables);
+  for (const client of await unobstructedClients(clickhouse)) await beginErasing(client, userTables);
   log.info({ bytes, restMs }, 'a pass erases masked rows');
   return true;
 }
@@ -181,7 +182,7 @@ function idOf(request: DeletionRequest): string {
 }
 
 async function readMaskedEverywhere(clickhouse: ClickHouseClient): Promise<number> {
-  return readMasked((await reachableClients(clickhouse)).map(([, client]) => client));
+  return readMasked(await unobstructedClients(clickhouse));
 }
 
 async function readMasked(clients: readonly ClickHouseClient[]): Promise<number> {

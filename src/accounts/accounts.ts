@@ -145,56 +145,41 @@ export async function setEnvironment(
   const { importUntilMs } = settings;
   const importToken = typeof importUntilMs === 'number' ? newSecret('sli_') : undefined;
   return changeRegistry(redis, (snapshot) => {
-    const { import_until, import_token_hash, ...before } = environmentNamed(snapshot, appId);
+    const before = environmentNamed(snapshot, appId);
     if (settings.writeKey === 'required' && before.write_key !== 'required') {
       if ((snapshot.writeKeys.get(appId)?.keys.length ?? 0) === 0)
         throw new AdministrationError(
           'the environment has no write key, so all servers would be refused: create one first, and give it to them',
         );
     }
-    const allowance = import_until === undefined ? {} : { import_until, import_token_hash };
-    const limits = { ...before.limits };
-    for (const [name, value] of Object.entries(settings.limits ?? {}) as [
-      LimitName,
-      number | 'none' | 'default',
-    ][]) {
-      if (value === 'default') delete limits[name];
-      else limits[name] = value;
-    }
-    const { origins: formerOrigins, retain_days: formerDays, ...others } = before;
-    const retainDays = settings.retainDays ?? formerDays ?? 'none';
-    const origins = settings.origins ?? formerOrigins ?? 'any';
-    const after: Environment = {
-      ...others,
-      limits,
+    const limits = Object.entries({ ...before.limits, ...settings.limits });
+    const becomesMain = settings.main === true && !before.main;
+    const { validation = before.validation, writeKey = before.write_key } = settings;
+    // JSON leaves out what is undefined.
+    const after = {
+      ...before,
+      ...(becomesMain && { main: true, main_id: randomBytes(8).toString('hex') }),
+      validation,
+      write_key: writeKey,
+      limits: Object.fromEntries(limits.filter(([, value]) => value !== 'default')),
       allowed_identities: allowedAfter(before.allowed_identities ?? [], settings),
-      ...(settings.validation === undefined ? {} : { validation: settings.validation }),
-      ...(origins === 'any' ? {} : { origins }),
-      ...(settings.writeKey === undefined ? {} : { write_key: settings.writeKey }),
-      ...(settings.main && !before.main ? { main: true, main_id: randomBytes(8).toString('hex') } : {}),
-      ...(retainDays === 'none' ? {} : { retain_days: retainDays }),
-      ...(importUntilMs === undefined ? allowance : {}),
-      ...(importToken === undefined
-        ? {}
-        : {
-            import_until: new Date(importUntilMs as number).toISOString(),
-            import_token_hash: hashSecret(importToken),
-          }),
+      origins: settings.origins === 'any' ? undefined : (settings.origins ?? before.origins),
+      retain_days: settings.retainDays === 'none' ? undefined : (settings.retainDays ?? before.retain_days),
+      ...(importUntilMs !== undefined && {
+        import_until: importToken && new Date(importUntilMs as number).toISOString(),
+        import_token_hash: importToken && hashSecret(importToken),
+      }),
     } as Environment;
     const changes = [environmentChange(after)];
-    if (settings.main && !before.main) {
-      for (const other of snapshot.environments.values()) {
-        if (other.account_id === before.account_id && other.main) {
-          changes.push(environmentChange({ ...other, main: false }));
-        }
-      }
+    if (becomesMain) {
+      const former = environmentsOf(snapshot, before.account_id).filter(({ main }) => main);
+      changes.push(...former.map((other) => environmentChange({ ...other, main: false })));
     }
     // Only these two settings can take many bytes.
     if (settings.allowIdentities?.length || Array.isArray(settings.origins))
       checkSize(snapshot, before.account_id, changes);
     const { import_token_hash: _, main_id: __, ...shown } = after;
-    const result = importToken === undefined ? shown : { ...shown, import_token: importToken };
-    return { changes, result };
+    return { changes, result: importToken === undefined ? shown : { ...shown, import_token: importToken } };
   });
 }
 

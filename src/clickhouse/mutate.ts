@@ -10,6 +10,18 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
+/** It made no progress, which is the server's fault and not that of the rows. */
+export class MutationStoodStill extends MutationFailed {}
+
+const stoodStillAtMs = new WeakMap<ClickHouseClient, number>();
+/** Three times as long as it takes to notice: meanwhile the work of other servers is not held up. */
+const stoodStillMs = 3 * waits.mutationStandstillMsMax;
+
+/** Whether a mutation of this process has stood still on a server, so that the next one would probably do so too. */
+export function stoodStillLately(client: ClickHouseClient): boolean {
+  return performance.now() < (stoodStillAtMs.get(client) ?? Number.NEGATIVE_INFINITY) + stoodStillMs;
+}
+
 export type Removal = {
   readonly condition: string;
   /** A name that occurs in this mutation's text. No other one with it may be running; of those that are done, the newest counts. */
@@ -41,7 +53,7 @@ const listedMsMax = 2_000;
 
 /**
  * Deletes rows of a table by rewriting the parts that hold them. Settles with the mutation's id when ClickHouse has done it. Rejects with
- * MutationFailed when it fails or makes no progress; the mutation is then ended.
+ * MutationFailed when it fails, or with MutationStoodStill; the mutation is then ended.
  */
 export async function deleteRows(
   client: ClickHouseClient,
@@ -92,8 +104,9 @@ export async function mutate(
     if (nowMs() >= askedAt + progressEveryMs) {
       askedAt = nowMs();
       if (standsStill(await readProgress(client, table, mutationId))) {
+        stoodStillAtMs.set(client, performance.now());
         await killMutations(client, mark);
-        throw new MutationFailed(`the mutation ${mutationId} of ${table} made no progress`);
+        throw new MutationStoodStill(`the mutation ${mutationId} of ${table} made no progress`);
       }
     }
     await pause(pollMs);

@@ -24,6 +24,7 @@ import { createLog } from '../../src/log.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/operations/deployment.js';
 import { showState } from '../../src/operations/recover.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { takeFences } from '../../src/privacy/deletion/fences.js';
 import {
   type DeletionRequest,
   endDeletion,
@@ -32,7 +33,7 @@ import {
 } from '../../src/privacy/deletion/request.js';
 import { restoreDeletions } from '../../src/privacy/deletion/second-copy.js';
 import { readExport } from '../../src/privacy/export/request.js';
-import { publishSuppressionVersion, suppressNames } from '../../src/privacy/suppression/change.js';
+import { suppressNames } from '../../src/privacy/suppression/change.js';
 import { lookUpSuppression } from '../../src/privacy/suppression/look-up.js';
 import { createNameHasher } from '../../src/privacy/suppression/names.js';
 import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
@@ -108,7 +109,7 @@ test('a process that reads the suppressions while they are loaded knows all of t
   const options = { redis, epoch: deployment.epoch, shards: 1 };
   const name = createNameHasher(deployment.secret, '7').textOf({ identity: 'ada' });
   await suppressNames(options, '7', [[name, '-']]);
-  await publishSuppressionVersion(options);
+  await takeFences(options);
   await copyChanges(redis, clickhouse);
   // Redis is emptied after the reader has seen its epoch, and is half loaded when the reader continues.
   let held: Awaited<ReturnType<typeof loadHeldAt>> | undefined;

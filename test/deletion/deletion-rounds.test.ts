@@ -7,14 +7,10 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
 import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
-import { readConfig } from '../../src/config.js';
 import { administration, deletions } from '../../src/contract/limits.js';
-import { noCrash } from '../../src/crash-point.js';
-import { createLog } from '../../src/log.js';
 import { readDeletion } from '../../src/privacy/deletion/request.js';
 import { dropMutating, namePrefix } from '../../src/privacy/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { readRegistry } from '../../src/registry/registry.js';
 import { deletionRounds } from '../../src/tuning.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import { finish } from '../../workers/round/finish.js';
@@ -37,7 +33,7 @@ import {
 import { withRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { gatedDeletionWorld } from '../support/deletion-world.js';
+import { gatedDeletionWorld, roundOptions } from '../support/deletion-world.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
 import { test } from '../support/test.js';
@@ -393,12 +389,7 @@ test('a worker that was paused while another one completed a request does not ch
   try {
     const requestId = await submitAccepted(sluice, token, [{ identity: 'completed once' }]);
     await withRedis(sluice, async (redis) => {
-      const { deployment } = await readRegistry(redis);
-      assert.ok(deployment);
-      const { epoch, secret, shards } = deployment;
-      const { erasure } = readConfig({});
-      const log = createLog('test', 'silent');
-      const options = { redis, clickhouse, shards, epoch, secret, erasure, log };
+      const options = await roundOptions(redis, clickhouse);
       const pause = (name: string) => {
         if (name === 'targets_purged') throw new Error('paused');
       };
@@ -408,7 +399,7 @@ test('a worker that was paused while another one completed a request does not ch
       assert.ok(paused?.verified_at !== undefined && paused.status === 'pending');
       worker.sigcont();
       await untilComplete(sluice, token, requestId);
-      await finish({ ...options, crash: noCrash, isHeld: async () => true }, [paused]);
+      await finish({ ...options, isHeld: async () => true }, [paused]);
       await until(
         async () => (await redis.zcard(registryKeys.uncopied)) === 0,
         'ClickHouse has the second copies',
@@ -440,12 +431,8 @@ test('a round that another worker has overtaken refuses nobody, and leaves the t
     const own = await submitAccepted(sluice, token, [{ identity: 'overtaken' }]);
     const beside = await submitAccepted(sluice, tokenOfOther, [{ identity: 'overtaken' }]);
     await withRedis(sluice, async (redis) => {
-      const { deployment } = await readRegistry(redis);
-      assert.ok(deployment);
-      const { erasure } = readConfig({});
-      const log = createLog('test', 'silent');
       const refused = new Set<string>();
-      const options = { ...deployment, redis, clickhouse: client, erasure, crash: noCrash, log, refused };
+      const options = { ...(await roundOptions(redis, client)), refused };
       ownGate.hold(({ sql }) => /^INSERT INTO \S+deletion_round_\w+_rows/.test(sql));
       await redis.del(registryKeys.deletionRound);
       const overtaken = runDeletionRound(options);
@@ -504,10 +491,7 @@ test('while requests gather for the next round, neither they nor the registry ar
   try {
     const requestId = await submitAccepted(sluice, token, [{ identity: 'gathers' }]);
     await withRedis(sluice, async (redis) => {
-      const { deployment } = await readRegistry(redis);
-      assert.ok(deployment);
-      const { epoch, secret, shards } = deployment;
-      const log = createLog('test', 'silent');
+      const options = await roundOptions(redis, clickhouse);
       const commands: string[] = [];
       const send = redis.sendCommand.bind(redis);
       redis.sendCommand = (...args) => {
@@ -517,8 +501,6 @@ test('while requests gather for the next round, neither they nor the registry ar
       const look = async () => {
         commands.length = 0;
         await redis.set(registryKeys.deletionRound, '1', 'PX', deletionRounds.everyMs);
-        const { erasure } = readConfig({});
-        const options = { redis, clickhouse, shards, epoch, secret, erasure, crash: noCrash, log };
         assert.equal(await runDeletionRound(options), 0);
       };
       // The worker's turn may end while a slow ClickHouse stores the targets, so no round of it may run meanwhile.

@@ -13,6 +13,7 @@ import { readExport } from '../../src/privacy/export/request.js';
 import { submitExport } from '../../src/privacy/export/submit.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { startGatedStores } from '../support/stores.js';
+import { withMethod } from '../support/with-method.js';
 
 const { redis, clickhouse, gate, gated } = await startGatedStores();
 const loaded = await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
@@ -89,18 +90,12 @@ test('the writes that keep the hashes of a round’s users are sent side by side
   );
   await kept(ids);
   let [now, most] = [0, 0];
-  const counted = new Proxy(redis, {
-    get: (target, name) => {
-      const value = Reflect.get(target, name) as unknown;
-      if (name !== 'set') return typeof value === 'function' ? value.bind(target) : value;
-      return async (...args: never[]) => {
-        now += 1;
-        most = Math.max(most, now);
-        return (value as (...given: never[]) => Promise<unknown>).apply(target, args).finally(() => {
-          now -= 1;
-        });
-      };
-    },
+  const counted = withMethod(redis, 'set', async (...args: Parameters<typeof redis.set>) => {
+    now += 1;
+    most = Math.max(most, now);
+    return redis.set(...args).finally(() => {
+      now -= 1;
+    });
   });
   await keepDeletedUsers(counted, clickhouse, ids);
   for (const id of ids) assert.equal(await redis.strlen(registryKeys.deletedUsers(id)), 16);

@@ -26,6 +26,7 @@ import { inTime } from '../../src/wait.js';
 import { rowsOfStored } from '../../workers/segment-bytes.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard, noSuppressions } from '../support/shard.js';
 import { startStore } from '../support/stores.js';
+import { withMethod } from '../support/with-method.js';
 
 const accountId = '7';
 const appId = '1000000001';
@@ -89,13 +90,8 @@ function cutOffAfter(calls: number): Redis {
 function withScriptCalls(
   through: (call: () => Promise<unknown>, args: unknown[]) => Promise<unknown>,
 ): Redis {
-  return new Proxy(redis, {
-    get(target, property) {
-      const value = Reflect.get(target, property) as unknown;
-      if (property !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
-      return (...args: Parameters<Redis['evalsha']>) => through(() => target.evalsha(...args), args);
-    },
-  });
+  const evalsha = (...args: Parameters<Redis['evalsha']>) => through(() => redis.evalsha(...args), args);
+  return withMethod(redis, 'evalsha', evalsha);
 }
 
 test('an interrupted change is complete once it is asked for again, and the root is the last to go', async () => {

@@ -31,6 +31,7 @@ import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { ownSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
+import { withMethod } from '../support/with-method.js';
 
 let token: string;
 let main: string;
@@ -689,16 +690,10 @@ test('takes users who are identified with a merged identity while the request ru
     const { epoch, secret = '' } = (await readRegistry(redis)).deployment ?? { epoch: '' };
     let changes = 0;
     /** Before the second change, which suppresses the user's merged names, another user is identified with the identity. */
-    const identifiedBefore = new Proxy(redis, {
-      get(target, property) {
-        const value = Reflect.get(target, property) as unknown;
-        if (property !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
-        return async (...args: Parameters<Redis['evalsha']>) => {
-          if (args.includes(registryKeys.suppressionChanges)) changes += 1;
-          if (changes === 2) await send(sluice.baseUrl, paths.identify, { ...name, user_id: late });
-          return target.evalsha(...args);
-        };
-      },
+    const identifiedBefore = withMethod(redis, 'evalsha', async (...args: Parameters<Redis['evalsha']>) => {
+      if (args.includes(registryKeys.suppressionChanges)) changes += 1;
+      if (changes === 2) await send(sluice.baseUrl, paths.identify, { ...name, user_id: late });
+      return redis.evalsha(...args);
     });
     const options = { clickhouse, epoch, secret, shards: 1, crash: noCrash };
     await suppressUsers({ ...options, redis: identifiedBefore }, account.accountId, [`u${userId}`]);
@@ -719,19 +714,13 @@ test('a change is not answered if Redis was emptied before the change was copied
     const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
     let isDue = true;
     /** Empties and loads Redis just before the first read of the changes that are not copied. */
-    const emptiedOnce = new Proxy(redis, {
-      get(target, name) {
-        const value = Reflect.get(target, name) as unknown;
-        if (name !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
-        return async (sha: string, ...args: [number, ...string[]]) => {
-          if (sha === scripts.readUncopied.sha && isDue) {
-            isDue = false;
-            await redis.flushall();
-            await sluice.admin('state', 'reload');
-          }
-          return target.evalsha(sha, ...args);
-        };
-      },
+    const emptiedOnce = withMethod(redis, 'evalsha', async (...args: Parameters<Redis['evalsha']>) => {
+      if (args[0] === scripts.readUncopied.sha && isDue) {
+        isDue = false;
+        await redis.flushall();
+        await sluice.admin('state', 'reload');
+      }
+      return redis.evalsha(...args);
     });
     const options = { clickhouse, epoch, secret, shards: 1, crash: noCrash };
     await untilStored(sluice);
@@ -794,15 +783,9 @@ test('writes the copy of an account with many names again, some at a time', asyn
       format: 'JSONEachRow',
     });
     const sizes: number[] = [];
-    const counted = new Proxy(clickhouse, {
-      get(target, property) {
-        const value = Reflect.get(target, property) as unknown;
-        if (property !== 'insert') return typeof value === 'function' ? value.bind(target) : value;
-        return (params: Parameters<typeof target.insert>[0]) => {
-          sizes.push((params.values as readonly unknown[]).length);
-          return target.insert(params);
-        };
-      },
+    const counted = withMethod(clickhouse, 'insert', (params: Parameters<typeof clickhouse.insert>[0]) => {
+      sizes.push((params.values as readonly unknown[]).length);
+      return clickhouse.insert(params);
     });
     await copySuppressions(redis, counted);
     assert.ok(Math.max(...sizes) <= suppressionChanges.rowsPerInsertMax, sizes.join());

@@ -1,5 +1,5 @@
-// Identifying users. Merges have the same result in whatever order their records arrive, the first identity of a user_id
-// counts, identities that would merge strangers are refused, and so is bad input.
+// Identifying users. The first identity of a user_id counts, identities that would merge strangers are refused, and so is bad input. That
+// merges have the same result in whatever order their records arrive is in identity-model.test.ts.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -19,16 +19,10 @@ import {
 import { sharedSluice } from '../support/sluice.js';
 
 const sluice = await sharedSluice();
-/** A test reads all users of `orders`. */
-const [strict = '', lenient = '', allowing = '', orders = '', strangers = '', bounds = ''] =
-  await createEnvironments(sluice, [
-    [],
-    ['--validation', 'lenient'],
-    ['--allow-identity', 'Guest', '--allow-identity', '0'],
-    [],
-    [],
-    [],
-  ]);
+const [strict = '', lenient = '', allowing = '', strangers = '', bounds = ''] = await createEnvironments(
+  sluice,
+  [[], ['--validation', 'lenient'], ['--allow-identity', 'Guest', '--allow-identity', '0'], [], []],
+);
 
 const identify = (body: object | string): Promise<Answer> => post(sluice.baseUrl, paths.identify, body);
 
@@ -44,65 +38,9 @@ async function trackOk(appId: string, user: object, event = 'Seen'): Promise<voi
   assertTaken(await post(sluice.baseUrl, paths.track, { app_id: appId, event, ...user }));
 }
 
-async function addOk(appId: string, identity: string, properties: object): Promise<void> {
-  assertTaken(await post(sluice.baseUrl, paths.userProperties, { app_id: appId, identity, properties }));
-}
-
 async function usersOf(appId: string, prefix = ''): Promise<StoredUser[]> {
   await untilStored(sluice);
   return (await readUsers(sluice, appId)).filter(({ identity }) => identity.startsWith(prefix));
-}
-
-test('merges an anonymous user into the identified one in whatever order the records arrive', async () => {
-  const steps = [
-    { name: 'identify', run: (n: number) => identifyOk(orders, String(1000 + n), `order-${n}`) },
-    {
-      name: 'anonymous',
-      run: (n: number) => trackOk(orders, { user_id: String(1000 + n) }, `Anonymous ${n}`),
-    },
-    {
-      name: 'identified',
-      run: (n: number) => trackOk(orders, { identity: `order-${n}` }, `Identified ${n}`),
-    },
-    { name: 'properties', run: (n: number) => addOk(orders, `order-${n}`, { email: `${n}@example.com` }) },
-  ];
-  const sequences = permutations(steps);
-  assert.equal(sequences.length, 24);
-  await Promise.all(
-    sequences.map(async (sequence, n) => {
-      for (const { run } of sequence) await run(n);
-    }),
-  );
-
-  const name = (n: number) => sequences[n]?.map((step) => step.name).join(', ');
-  const users = new Map((await usersOf(orders)).map((user) => [user.identity, user]));
-  const events = new Map((await readUserEvents(sluice, orders)).map((event) => [event.event, event]));
-  assert.equal(users.size, sequences.length);
-  assert.equal(events.size, 2 * sequences.length);
-  for (let n = 0; n < sequences.length; n += 1) {
-    const properties = { email: `${n}@example.com` };
-    assert.deepEqual(
-      users.get(`order-${n}`),
-      { identity: `order-${n}`, user_ids: [String(1000 + n)], email: properties.email, properties },
-      name(n),
-    );
-    const user = { identity: `order-${n}`, user_properties: properties };
-    assert.deepEqual(
-      [events.get(`Anonymous ${n}`), events.get(`Identified ${n}`)],
-      [
-        { event: `Anonymous ${n}`, user_id: String(1000 + n), ...user },
-        { event: `Identified ${n}`, user_id: null, ...user },
-      ],
-      name(n),
-    );
-  }
-});
-
-function permutations<T>(values: readonly T[]): T[][] {
-  if (values.length === 0) return [[]];
-  return values.flatMap((value, index) =>
-    permutations(values.filter((_, other) => other !== index)).map((rest) => [value, ...rest]),
-  );
 }
 
 test('keeps the first identity of a user_id and answers 200 to later ones, which change nothing', async () => {
@@ -178,26 +116,6 @@ test('merges many user_ids into one identity, and keeps strangers apart', async 
   assert.deepEqual(
     first.map(({ user_id }) => user_id),
     ['0', '2301'],
-  );
-});
-
-test('creates the user of an identification that has no events', async () => {
-  await identifyOk(strict, '2401', 'alone');
-  assert.deepEqual(await usersOf(strict, 'alone'), [
-    { identity: 'alone', user_ids: ['2401'], email: '', properties: {} },
-  ]);
-});
-
-test('identifies equal user_ids of two environments separately', async () => {
-  await identifyOk(strict, '2501', 'apart-ada');
-  await identifyOk(lenient, '2501', 'apart-bob');
-  assert.deepEqual(
-    (await usersOf(strict, 'apart-')).map(({ identity }) => identity),
-    ['apart-ada'],
-  );
-  assert.deepEqual(
-    (await usersOf(lenient, 'apart-')).map(({ identity }) => identity),
-    ['apart-bob'],
   );
 });
 

@@ -11,6 +11,7 @@ import { readCursor, readTimeLine, type TimeLine } from '../../src/insights/user
 import type { ClickHouseHandle } from '../harness/clickhouse.js';
 import { startMigratedClickHouse } from '../harness/migrated-database.js';
 import { until } from '../harness/wait.js';
+import { withMethod } from '../support/with-method.js';
 
 const appId = '1000000001';
 const dayMs = 24 * 60 * 60 * 1000;
@@ -46,19 +47,14 @@ async function insert(row: string, identity: string, time: string, count: number
 
 async function rowsReadBy(work: (client: ClickHouseClient) => Promise<unknown>): Promise<number> {
   let read = 0;
-  const counting = new Proxy(client, {
-    get: (target, name) => {
-      if (name !== 'exec') return Reflect.get(target, name);
-      return async (asked: Parameters<ClickHouseClient['exec']>[0]) => {
-        const settings = { ...asked.clickhouse_settings, wait_end_of_query: 1 as const };
-        const result = await target.exec({ ...asked, clickhouse_settings: settings });
-        const summary = JSON.parse(String(result.response_headers['x-clickhouse-summary'])) as {
-          read_rows: string;
-        };
-        read += Number(summary.read_rows);
-        return result;
-      };
-    },
+  const counting = withMethod(client, 'exec', async (asked: Parameters<ClickHouseClient['exec']>[0]) => {
+    const settings = { ...asked.clickhouse_settings, wait_end_of_query: 1 as const };
+    const result = await client.exec({ ...asked, clickhouse_settings: settings });
+    const summary = JSON.parse(String(result.response_headers['x-clickhouse-summary'])) as {
+      read_rows: string;
+    };
+    read += Number(summary.read_rows);
+    return result;
   });
   await work(counting);
   return read;

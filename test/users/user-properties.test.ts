@@ -1,5 +1,5 @@
-// Adding properties of one user and of many: what is accepted and refused, which value of a key counts, and that properties
-// apply to all of the user's events, whenever they happened.
+// Adding properties of one user and of many: what is accepted and refused, and that properties apply to all of the user's events, whenever
+// they happened. Which value of a key counts is in identity-model.test.ts.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -233,37 +233,6 @@ test('fills the e-mail column from the key email only, with its latest value', a
   assert.deepEqual(users.get('mail-b')?.properties, { email: 'new@example.com', Email: 'upper@example.com' });
 });
 
-test('keeps the last accepted value of each key, over many requests', async () => {
-  await addOk(strict, 'latest', { plan: 'free', city: 'Bern', seats: 1 });
-  // Enough requests for more than one segment.
-  for (let number = 1; number <= 25; number += 1) {
-    await addOk(strict, 'latest', { plan: `plan ${number}` });
-    if (number % 8 === 0) await untilStored(sluice);
-  }
-  await addOk(strict, 'latest', { seats: '' });
-
-  assert.deepEqual((await usersOf(strict, 'latest')).get('latest')?.properties, {
-    plan: 'plan 25',
-    city: 'Bern',
-    seats: '',
-  });
-});
-
-test('keeps the last value of each key in a bulk request', async () => {
-  const users = Array.from({ length: 200 }, (_, index) => ({
-    identity: `bulk-latest-${index % 2}`,
-    properties: { turn: index, [`key ${index % 10}`]: index },
-  }));
-  const answer = await add({ app_id: strict, users });
-
-  assert.ok(isAccepted(answer), answer.text);
-  const stored = await usersOf(strict, 'bulk-latest-');
-  const even = [0, 2, 4, 6, 8].map((key) => [`key ${key}`, String(190 + key)]);
-  const odd = [1, 3, 5, 7, 9].map((key) => [`key ${key}`, String(190 + key)]);
-  assert.deepEqual(stored.get('bulk-latest-0')?.properties, { turn: '198', ...Object.fromEntries(even) });
-  assert.deepEqual(stored.get('bulk-latest-1')?.properties, { turn: '199', ...Object.fromEntries(odd) });
-});
-
 test('accepts 1 to 1000 users in one request, and refuses 0, 1001, and anything but a list', async () => {
   const users = Array.from({ length: 1001 }, (_, index) => ({
     identity: `crowd-${index}`,
@@ -367,13 +336,6 @@ test('applies a user’s properties to past and future events, including those b
     { event: 'merge 4 anonymous, after', user_id: '4001', ...ada },
     { event: 'merge 5 identified, after', user_id: null, ...ada },
   ]);
-});
-
-test('keeps equal identities of two environments apart', async () => {
-  await addOk(strict, 'apart', { plan: 'free' });
-  await addOk(crowded, 'apart', { plan: 'pro' });
-  assert.deepEqual((await usersOf(strict, 'apart')).get('apart')?.properties, { plan: 'free' });
-  assert.deepEqual((await usersOf(crowded, 'apart')).get('apart')?.properties, { plan: 'pro' });
 });
 
 test('mends what real producers send in a lenient environment', async () => {

@@ -1,9 +1,8 @@
 // A round of deletions under way: what its steps share.
 
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
-import { assertRoom } from '../../src/clickhouse/definitions.js';
 import { resumeMerges } from '../../src/clickhouse/masks.js';
-import { reachableClients, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
+import { reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { type DeletionRequest, updateDeletions } from '../../src/privacy/deletion/request.js';
 import type { RoundParts } from '../../src/privacy/deletion/round-parts.js';
 import { dropMutating, namePrefix } from '../../src/privacy/deletion/round-tables.js';
@@ -11,7 +10,6 @@ import { type UserTable, userTables } from '../../src/privacy/deletion/user-tabl
 import type { Lease } from '../../src/redis/lease.js';
 import type { Environment } from '../../src/registry/documents.js';
 import { byServer } from '../../src/registry/shard-servers.js';
-import { deletionRounds } from '../../src/tuning.js';
 import type { WorkerContext } from '../context.js';
 import type { ErasureOptions } from '../erase.js';
 
@@ -71,12 +69,6 @@ export async function update(
     [...requests].map(([number, request]) => [request, changesOf(request, number)]),
   );
   for (const [at, request] of changed.entries()) requests.set(numbers[at] as number, request);
-}
-
-/** On a full disk a round cannot rewrite anything, and would only add to the work that ClickHouse retries there. */
-export async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promise<void> {
-  for (const [, client] of await reachableClients(clickhouse))
-    await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
 }
 
 /** The environments of the accounts whose requests these are. */

@@ -2,7 +2,7 @@
 // was acknowledged before it is stored. Accounts take turns (round-choice.ts).
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { reachableServers, serversOf } from '../../clickhouse/servers.js';
+import { serversOf } from '../../clickhouse/servers.js';
 import type { DeletionState } from '../../contract/deletion-states.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardOf } from '../../redis/keys.js';
@@ -11,7 +11,8 @@ import { readLoadedRegistry } from '../../registry/registry.js';
 import { refreshShardTable } from '../../registry/shard-servers.js';
 import { deletionRounds } from '../../tuning.js';
 import { readStored } from './fences.js';
-import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
+import { readObstacles } from './obstacles.js';
+import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletions } from './request.js';
 import { fillRound, requestIdsInTurns } from './round-choice.js';
 
 export type ChooseOptions = {
@@ -29,7 +30,7 @@ export type ChosenRequests = {
   /** The chosen requests of refused accounts, by account: no other request shares a mutation with them. */
   readonly refusedBefore: readonly (readonly DeletionRequest[])[];
   readonly environments: readonly Environment[];
-  /** No requests were chosen: all of them wait for an unreachable server or for the move of a shard. */
+  /** No requests were chosen: all of them wait for a server or for the move of a shard. */
   readonly waitsForServers: boolean;
 };
 
@@ -56,24 +57,26 @@ export async function chooseRequests(
   const environments = pending.some(mayBeReady)
     ? [...(await readLoadedRegistry(redis)).environments.values()]
     : [];
-  const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
+  const obstacleOf =
+    environments.length === 0 ? () => undefined : await readObstaclesOfShards(redis, clickhouse);
   const shardsOf = new Map<string, Set<number>>();
   for (const { app_id, account_id } of environments) {
     const shardsOfAccount = shardsOf.get(account_id) ?? new Set();
     shardsOf.set(account_id, shardsOfAccount.add(shardOf(app_id, shards)));
   }
 
-  const waiting: DeletionRequest[] = [];
-  const unserved: DeletionRequest[] = [];
+  const waiting: [DeletionRequest, { readonly state: DeletionState }][] = [];
+  const unserved: typeof waiting = [];
   const unkept: string[] = [];
   const isReady = (request: DeletionRequest) => {
     if (request.verified_at !== undefined) return true;
-    const itsShards = shardsOf.get(request.account_id);
-    const isItStored = itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard));
+    const itsShards = [...(shardsOf.get(request.account_id) ?? [])];
+    const state = itsShards.map(obstacleOf).find((obstacle) => obstacle !== undefined);
+    const isItStored = itsShards.length > 0 && itsShards.every((shard) => isStoredIn(request, shard));
     if (request.targets_kept !== true) unkept.push(request.deletion_request_id);
-    else if (itsShards !== undefined && ![...itsShards].every(isServed)) unserved.push(request);
+    else if (state !== undefined) unserved.push([request, { state }]);
     else if (isItStored) return true;
-    else waiting.push(request);
+    else waiting.push([request, { state: 'waiting_for_backlog' }]);
     return false;
   };
   const byId = new Map(pending.map((request) => [request.deletion_request_id, request]));
@@ -91,21 +94,22 @@ export async function chooseRequests(
     .filter(({ length }) => length > 0);
 
   if (unkept.length > 0) await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, ...unkept);
-  const setState = async (requests: readonly DeletionRequest[], state: DeletionState) => {
-    for (const request of requests)
-      if (from === 'pendingDeletions' && request.state !== state)
-        await updateDeletion(redis, request, { state });
-  };
-  await setState(waiting, 'waiting_for_backlog');
-  await setState(unserved, 'clickhouse_unavailable');
+  const held = [...waiting, ...unserved].filter(([request, { state }]) => request.state !== state);
+  if (from === 'pendingDeletions') await updateDeletions(redis, held);
   const others = requests.length + refusedBefore.length + waiting.length + unkept.length;
   return { requests, refusedBefore, environments, waitsForServers: unserved.length > 0 && others === 0 };
 }
 
-/** The shards whose rows can be deleted: their server is known and answers, and no other server has some of their rows. */
-async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
+/** Why the rows of a shard cannot be deleted now: its server's or the primary's obstacle, or other servers have some of its rows. */
+async function readObstaclesOfShards(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+): Promise<(shard: number) => DeletionState | undefined> {
   const servers = serversOf(clickhouse);
   await refreshShardTable(redis, servers);
-  const reachable = await reachableServers(servers);
-  return (shard) => reachable.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
+  const obstacles = await readObstacles(clickhouse);
+  return (shard) =>
+    obstacles.get(0) ??
+    obstacles.get(servers.numberOf(shard)) ??
+    (servers.isNamed(shard) && !servers.isUnsettled(shard) ? undefined : 'clickhouse_unavailable');
 }

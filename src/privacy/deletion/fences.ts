@@ -4,32 +4,29 @@
 import { StateNotLoaded } from '../../contract/errors.js';
 import { readOutstanding } from '../../redis/backlog.js';
 import type { Redis } from '../../redis/client.js';
-import { shardKeys } from '../../redis/keys.js';
+import { registryKeys, shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { fenceSpacingMs } from '../../tuning.js';
 import { sharing, untilTrue } from '../../wait.js';
 
 export type Fenced = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
-/**
- * Takes the fence of one shard, in decimal digits. With `version`, also makes that version of the suppressions binding there. Throws
- * StateNotLoaded when the shard does not belong to the deployment.
- */
+/** Takes the fence of one shard, in decimal digits. Throws StateNotLoaded when the shard does not belong to the deployment. */
 export async function takeFence(
   { redis, epoch }: Pick<Fenced, 'redis' | 'epoch'>,
   shard: number,
-  version?: string,
+  suppressionVersion = '0',
 ): Promise<string> {
-  const args = version === undefined ? [epoch] : [epoch, version];
-  const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], args);
+  const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [epoch, suppressionVersion]);
   if (fence === null) throw new StateNotLoaded();
   return String(fence);
 }
 
 /**
- * Takes the fences of all shards, by shard. Throws StateNotLoaded when a shard does not belong to the deployment. Each fence ends the open
- * segments of all accounts, and each segment costs an insert. So calls soon after one share the next fences, which are taken after all of
- * them.
+ * Takes the fences of all shards, by shard, and makes the current version of the suppressions binding there: every record that was accepted
+ * without it is at or below the fence of its shard. Throws StateNotLoaded when a shard does not belong to the deployment. Each fence ends the
+ * open segments of all accounts, each of which costs an insert, and a new version makes every API process's next commit fail once. So calls
+ * soon after one share the next fences, which are taken after all of them.
  */
 export function takeFences(fenced: Fenced): Promise<readonly string[]> {
   const { redis, epoch, shards } = fenced;
@@ -42,10 +39,11 @@ export function takeFences(fenced: Fenced): Promise<readonly string[]> {
 
 const takers = new WeakMap<Redis, { readonly of: string; readonly take: () => Promise<readonly string[]> }>();
 
-async function takeAll(fenced: Fenced): Promise<readonly string[]> {
-  const fences: string[] = [];
-  for (let shard = 0; shard < fenced.shards; shard++) fences.push(await takeFence(fenced, shard));
-  return fences;
+async function takeAll({ redis, epoch, shards }: Fenced): Promise<readonly string[]> {
+  const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
+  return Promise.all(
+    Array.from({ length: shards }, (_, shard) => takeFence({ redis, epoch }, shard, version)),
+  );
 }
 
 /** Whether ClickHouse has all records of a shard up to a fence. Once true, it stays true. */

@@ -1,5 +1,5 @@
-// Changes the suppressions in Redis: first the names, then the version of every shard. From then on a commit of an API process that does
-// not know the change stores nothing, so no clock and no message decides when the change takes effect.
+// Changes the names of the suppressions in Redis. Call `takeFences` after each change: it makes the change binding in every shard. From then
+// on a commit of an API process that does not know the change stores nothing, so no clock and no message decides when it takes effect.
 
 import { inBatches } from '../../batches.js';
 import { NotPossible, StateNotLoaded } from '../../contract/errors.js';
@@ -8,15 +8,11 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoaded } from '../../registry/registry.js';
-import { fenceSpacingMs, suppressionChanges } from '../../tuning.js';
-import { sharing } from '../../wait.js';
-import { takeFence } from '../deletion/fences.js';
+import { suppressionChanges } from '../../tuning.js';
+import type { Fenced } from '../deletion/fences.js';
 import type { NameText } from './names.js';
 
-export type ChangeOptions = {
-  readonly redis: Redis;
-  readonly epoch: string;
-  readonly shards: number;
+export type ChangeOptions = Fenced & {
   /** How many names an account may have, if not the general limit. */
   readonly namesPerAccountMax?: number;
 };
@@ -39,8 +35,7 @@ export class TooManyNames extends NotPossible {
 }
 
 /**
- * Suppresses names. Settles with the number of new pairs once the names are in Redis. Call `publishSuppressionVersion` afterwards. Throws
- * TooManyNames or StateNotLoaded.
+ * Suppresses names. Settles with the number of new pairs once the names are in Redis. Throws TooManyNames or StateNotLoaded.
  */
 export async function suppressNames(
   options: ChangeOptions,
@@ -52,7 +47,7 @@ export async function suppressNames(
 
 /**
  * Suppresses anonymous users who were identified as suppressed ones, with the same roots. Settles with how many exceeded the limits and
- * were not suppressed. Call `publishSuppressionVersion` afterwards.
+ * were not suppressed.
  */
 export async function joinNames(
   options: ChangeOptions,
@@ -62,7 +57,7 @@ export async function joinNames(
   return changeAll(options, accountId, 'join', joined);
 }
 
-/** Frees the names, and all other users that are suppressed for the same roots. Call `publishSuppressionVersion` afterwards. */
+/** Frees the names, and all other users that are suppressed for the same roots. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,
@@ -180,26 +175,4 @@ async function change(
   if (reply === 'full') throw new TooManyNames();
   const [, done, count] = reply as [string, number, number];
   return { done, count };
-}
-
-type Raise = Promise<readonly string[]>;
-
-const raises = new WeakMap<Redis, () => Raise>();
-
-/**
- * Makes the current version of the suppressions binding for every shard. Settles with the fence of each shard: every record that was
- * accepted without that version is at or below it. Throws StateNotLoaded. Each publication makes every API process's next commit fail once,
- * for all accounts, so calls soon after one share the next.
- */
-export function publishSuppressionVersion(options: ChangeOptions): Raise {
-  const { redis } = options;
-  const raise = raises.get(redis) ?? sharing(() => raiseOnce(options), fenceSpacingMs);
-  raises.set(redis, raise);
-  return raise();
-}
-
-async function raiseOnce({ redis, epoch, shards }: ChangeOptions): Raise {
-  const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
-  const raise = (shard: number) => takeFence({ redis, epoch }, shard, version);
-  return Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
 }

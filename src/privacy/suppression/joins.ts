@@ -7,7 +7,8 @@ import { hashPieces } from '../../redis/hash-pieces.js';
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { suppressionChanges } from '../../tuning.js';
-import { type ChangeOptions, joinNames, publishSuppressionVersion } from './change.js';
+import { takeFences } from '../deletion/fences.js';
+import { type ChangeOptions, joinNames } from './change.js';
 import type { NameText } from './names.js';
 
 /**
@@ -35,7 +36,7 @@ export async function moveJoins(
         accountId,
         its.map(({ name, identity }) => [name, identity]),
       );
-    await publishSuppressionVersion(options);
+    await takeFences(options);
     await Promise.all(found.map((its) => forget(options, its)));
   }
   return withoutRoom;

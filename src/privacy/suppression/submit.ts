@@ -14,14 +14,13 @@ import { shardOf } from '../../redis/keys.js';
 import { copyChanges, kindsOfCopies } from '../../registry/outbox.js';
 import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { byServer, readUnmoved } from '../../registry/shard-servers.js';
-import { untilStored } from '../deletion/fences.js';
+import { takeFences, untilStored } from '../deletion/fences.js';
 import { readLookup, readUsers, type Target } from '../deletion/targets.js';
 import {
   areFree,
   areSuppressed,
   type ChangeOptions,
   freeNames,
-  publishSuppressionVersion,
   type Suppressed,
   suppressNames,
 } from './change.js';
@@ -102,7 +101,7 @@ async function suppress(
   // names.
   for (let isNew = true; isNew; ) {
     // From here on no identification of a suppressed user is accepted, so there are none above the fences.
-    const fences = await publishSuppressionVersion(options);
+    const fences = await takeFences(options);
     crash('suppression_raised');
     appIds = appIdsOf(await readRegistry(redis), accountId);
     const shards = shardsOf(appIds, options.shards);
@@ -140,7 +139,7 @@ async function free(options: SuppressOptions, accountId: string, targets: readon
   const shards = shardsOf(appIds, options.shards);
   await moveJoins(options, shards);
   await freeNames(options, accountId, names());
-  await publishSuppressionVersion(options);
+  await takeFences(options);
   // Forgets users who were joined to one of them in the meantime.
   await moveJoins(options, shards);
   await copyChanges(redis, clickhouse, { kind: kindsOfCopies.suppressions });
