@@ -10,7 +10,7 @@ import { rejection } from '../../contract/outcomes.js';
 import { lookupSchema } from '../../contract/schemas.js';
 import { certify } from '../../privacy/deletion/certificate.js';
 import { evidenceHasher, listEvidence, lookUpEvidence } from '../../privacy/deletion/evidence.js';
-import { isListCursor, listOfAccount } from '../../privacy/deletion/listed.js';
+import { isListCursor, listOfAccounts } from '../../privacy/deletion/listed.js';
 import { type DeletionRequest, readDeletion } from '../../privacy/deletion/request.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { statusOf } from '../../privacy/deletion/view.js';
@@ -67,7 +67,7 @@ export function deletionStatusRoutes(options: UserRequestOptions): Route[] {
       // With a filter, a page may read thousands of requests; others are served in between.
       const found = await queries.within({ account: accountId }, () =>
         readOnReplicas(redis, registryKeys.deletions, () =>
-          listOfAccount(redis, accountId, { state, reference, after }),
+          listOfAccounts(redis, [accountId], { state, reference, after }),
         ),
       );
       if (found === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);

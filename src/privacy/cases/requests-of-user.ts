@@ -7,7 +7,7 @@ import { evidence, requestsOfUser } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { evidenceHasher } from '../deletion/evidence.js';
 import { quoteIds } from '../deletion/kept-targets.js';
-import { listOfAccount } from '../deletion/listed.js';
+import { listOfAccounts } from '../deletion/listed.js';
 import type { DeletionRequest } from '../deletion/request.js';
 import type { Target } from '../deletion/targets.js';
 import { targetTable } from '../deletion/user-tables.js';
@@ -52,7 +52,7 @@ async function readLatest(redis: Redis, accountId: string) {
   const requests: DeletionRequest[] = [];
   let after: string | undefined;
   do {
-    const page = await listOfAccount(redis, accountId, { state: undefined, reference: undefined, after });
+    const page = await listOfAccounts(redis, [accountId], { after });
     requests.push(...page.requests);
     after = page.next;
     const last = requests.at(-1);

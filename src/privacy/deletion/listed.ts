@@ -10,10 +10,10 @@ import { type DeletionRequest, readDeletions } from './request.js';
 
 export type ListedWhat = {
   /** A status or a state; undefined for any. */
-  readonly state: string | undefined;
-  readonly reference: string | undefined;
+  readonly state?: string | undefined;
+  readonly reference?: string | undefined;
   /** `next` of the previous page: the position where it ended, and the id of a request that the first page showed out of order. */
-  readonly after: string | undefined;
+  readonly after?: string | undefined;
 };
 
 export type ListedPage = {
@@ -38,12 +38,10 @@ export function listedMember(request: DeletionRequest): string {
   return `${request.account_id} ${at} ${request.deletion_request_id}`;
 }
 
-/** A page of an account's requests. Throws StateNotLoaded when Redis was emptied. */
-export function listOfAccount(redis: Redis, accountId: string, what: ListedWhat): Promise<ListedPage> {
-  return listOfAccounts(redis, [accountId], what);
-}
-
-/** A page of the requests of several accounts together. Costs one Redis command for each account, and the page's documents. */
+/**
+ * A page of the requests of some accounts together. Costs one Redis command for each account, and the page's documents. Throws StateNotLoaded
+ * when Redis was emptied.
+ */
 export async function listOfAccounts(
   redis: Redis,
   accountIds: readonly string[],
