@@ -3,9 +3,10 @@
 
 import { type Histogram, type Registry, register } from './packages/prom-client.js';
 
-type HotHistogramOptions = {
+type HotHistogramOptions<Label extends string> = {
   readonly name: string;
   readonly help: string;
+  readonly labelNames?: readonly Label[];
   /** Upper bounds, ascending. */
   readonly buckets: readonly number[];
   /** The registries that show it; by default prom-client's own. */
@@ -57,13 +58,14 @@ export class Buckets {
  */
 export class HotHistogram<Label extends string = never> {
   readonly name: string;
+  readonly labelNames: readonly Label[];
   readonly #help: string;
   readonly #bounds: readonly number[];
-  /** By the labels as JSON. */
-  readonly #children = new Map<string, Buckets>();
+  readonly #children: { readonly labels: Readonly<Record<Label, string>>; readonly buckets: Buckets }[] = [];
 
-  constructor({ name, help, buckets, registers = [register] }: HotHistogramOptions) {
+  constructor({ name, help, buckets, labelNames = [], registers = [register] }: HotHistogramOptions<Label>) {
     this.name = name;
+    this.labelNames = labelNames;
     this.#help = help;
     this.#bounds = buckets;
     for (const registry of registers) registry.registerMetric(this as unknown as Histogram);
@@ -71,9 +73,12 @@ export class HotHistogram<Label extends string = never> {
 
   /** The buckets of these labels. From now on their count and sum are shown, and their buckets once they hold a value. */
   of(labels: Readonly<Record<Label, string>>): Buckets {
-    const name = JSON.stringify(labels);
-    const buckets = this.#children.get(name) ?? new Buckets(this.#bounds);
-    this.#children.set(name, buckets);
+    const isSame = (child: { readonly labels: Readonly<Record<Label, string>> }) =>
+      this.labelNames.every((name) => child.labels[name] === labels[name]);
+    const known = this.#children.find(isSame);
+    if (known !== undefined) return known.buckets;
+    const buckets = new Buckets(this.#bounds);
+    this.#children.push({ labels, buckets });
     return buckets;
   }
 
@@ -84,9 +89,7 @@ export class HotHistogram<Label extends string = never> {
       type: 'histogram' as never,
       aggregator: 'sum',
       collect: () => undefined,
-      values: [...this.#children].flatMap(([labels, buckets]) =>
-        buckets.valuesOf(this.name, JSON.parse(labels)),
-      ),
+      values: this.#children.flatMap(({ labels, buckets }) => buckets.valuesOf(this.name, labels)),
     };
   }
 }

@@ -73,9 +73,10 @@ export const requestsFailed = new Counter({
   labelNames: ['path'],
 });
 
-export const requestSeconds = new HotHistogram<'endpoint' | 'status'>({
+export const requestSeconds = new HotHistogram({
   name: 'sluice_http_request_duration_seconds',
   help: 'Time of a request, from its headers to its answer, by the path of its route and the status.',
+  labelNames: ['endpoint', 'status'],
   buckets: [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5],
 });
 

@@ -34,7 +34,12 @@ test('accepts finite numbers only', () => {
 });
 
 test('with labels gives the same output for each set of them, and nothing but its head without values', async () => {
-  const described = { name: 'times', help: 'Times.', buckets: [1, 2] };
+  const described = {
+    name: 'times',
+    help: 'Times.',
+    buckets: [1, 2],
+    labelNames: ['path', 'status'] as const,
+  };
   const sets = [
     { path: '/a', status: '200' },
     { path: '/b', status: '503' },
@@ -42,20 +47,20 @@ test('with labels gives the same output for each set of them, and nothing but it
   const expected = await outputOf((registry) => {
     const histogram = new Histogram({
       ...described,
-      labelNames: ['path', 'status'],
+      labelNames: [...described.labelNames],
       registers: [registry],
     });
     return { observe: (value) => sets.forEach((labels) => void histogram.observe(labels, value)) };
   });
   const actual = await outputOf((registry) => {
-    const histogram = new HotHistogram<'path' | 'status'>({ ...described, registers: [registry] });
+    const histogram = new HotHistogram({ ...described, registers: [registry] });
     return { observe: (value) => sets.forEach((labels) => void histogram.of(labels).observe(value)) };
   });
   assert.match(expected.text, /^times_bucket\{le="2",path="\/b",status="503"\} 4$/m);
   assert.deepEqual(actual, expected);
 
   const registry = new Registry();
-  const histogram = new HotHistogram<'path' | 'status'>({ ...described, registers: [registry] });
+  const histogram = new HotHistogram({ ...described, registers: [registry] });
   histogram.of({ path: '/a', status: '503' });
   const lines = (await registry.metrics()).split('\n').filter((line) => /^times/.test(line));
   assert.deepEqual(lines, ['times_sum{path="/a",status="503"} 0', 'times_count{path="/a",status="503"} 0']);
