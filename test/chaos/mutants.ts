@@ -94,7 +94,7 @@ export const mutants: readonly Mutant[] = [
     patches: [
       [
         'src/privacy/deletion/choose-requests.js',
-        'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
+        'itsShards.length > 0 && itsShards.every((shard) => isStoredIn(request, shard))',
         'true',
       ],
       // A slow worker makes a backlog that can be skipped, and rounds begin at once.
