@@ -144,9 +144,17 @@ async function crashAt(point: string, prepared: Prepared, killed: Child): Promis
   await assertDeleted(prepared, requestId, accepted);
 }
 
+// Another test kills the worker at the last step, since requests end there.
+const steps = deletionSteps.filter((point) => point !== 'completed');
+
+for (const point of steps) {
+  test(`completes a deletion exactly when the worker is killed at ${point}`, async () => {
+    const [prepared, killed] = await Promise.all([prepare(), sluice.addWorker({ CRASH_AT: `${point}:1` })]);
+    await crashAt(point, prepared, killed);
+  });
+}
+
 test('completes deletions exactly although rounds end at every step of them, one after another', async () => {
-  // Another test kills the worker at the last step, since requests end there.
-  const steps = deletionSteps.filter((point) => point !== 'completed');
   const earlier = await dumpTables(sluice);
   const histories = new Map<string, History>();
   for (const point of steps)
