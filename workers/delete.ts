@@ -6,16 +6,14 @@
 // fewer accounts, and an account that was refused alone stays out of the following rounds of others. The steps are in round/.
 
 import { rotatedAtRandom } from '../src/batches.js';
-import { codeOfFault } from '../src/clickhouse/client.js';
 import { endLong } from '../src/clickhouse/long-statement.js';
-import { MutationFailed, MutationStoodStill } from '../src/clickhouse/mutate.js';
 import { serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { StateNotLoaded } from '../src/contract/errors.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
-import { stateOfFault } from '../src/privacy/deletion/obstacles.js';
+import { isRefusal, leaveOutStuck, stateOfFault } from '../src/privacy/deletion/obstacles.js';
 import {
   type DeletionRequest,
   isConcurrentUpdate,
@@ -72,7 +70,7 @@ async function tryToKeepTargets(options: RoundOptions): Promise<unknown> {
   } catch (error) {
     const ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy).catch(() => []);
     await reportFailure(options, ids, error);
-    if (!isRefusal(error)) throw error;
+    if (!isRefusal(options, error)) throw error;
     return error;
   }
 }
@@ -148,7 +146,7 @@ async function tryApart(
       if ((await work(group)) === 'over') break;
     } catch (error) {
       // The tables of a round that was overtaken are gone, which is no refusal.
-      if (!isRefusal(error) || !(await options.isHeld())) throw error;
+      if (!isRefusal(options, error) || !(await options.isHeld())) throw error;
       logFailure(options, group.length, error);
       const accounts = rotatedAtRandom([...new Set(group.map(({ account_id }) => account_id))]);
       if (accounts.length === 1) {
@@ -177,12 +175,6 @@ async function readStillPending(
   return now.filter(({ status, state }) => status === 'pending' && (state === 'hidden') === wereHidden);
 }
 
-/** Whether ClickHouse has answered that it refuses the work. A server that makes no progress is left out by the next rounds. */
-function isRefusal(error: unknown): boolean {
-  if (error instanceof MutationStoodStill) return false;
-  return error instanceof MutationFailed || codeOfFault(error) !== 0;
-}
-
 function idsOf(requests: readonly DeletionRequest[]): string[] {
   return requests.map(({ deletion_request_id }) => deletion_request_id);
 }
@@ -202,7 +194,7 @@ async function isRoundDue(options: RoundOptions): Promise<boolean> {
   if ((await redis.zcard(registryKeys.pendingDeletions)) === 0) return false;
   await keepNewTargets(options).catch((error: unknown) => {
     // The next round reports it; other requests may be ready.
-    if (!isRefusal(error)) throw error;
+    if (!isRefusal(options, error)) throw error;
   });
   return (await chooseRequests(options)).requests.length > 0;
 }
@@ -294,11 +286,11 @@ function startSteps() {
 
 /** Erases in passes what rounds have masked, and completes the requests that have nothing left on any disk. */
 async function eraseMasked(options: LockedOptions): Promise<number> {
-  const { redis, clickhouse } = options;
+  const { redis } = options;
   if (!(await isErasureDue(options))) return 0;
   if (await eraseInPasses(options)) {
     // A short pass ends before the next round may begin; a later round counts the requests of a longer pass.
-    const hasEnded = async () => !(await isPassRunning(clickhouse));
+    const hasEnded = async () => !(await isPassRunning(options));
     const endedOrNextRoundDue = async () => (await hasEnded()) || !(await isTurnTaken(...turnOf(redis)));
     await untilTrue(endedOrNextRoundDue, { msMax: deletionRounds.everyMs });
     if (!(await hasEnded())) return 0;
@@ -324,7 +316,7 @@ async function completeErased(options: LockedOptions): Promise<number> {
   const makesWay = async () => !wasLate && (await isRoundDue(options));
   const seen = new Set<string>();
   let completed = 0;
-  /** What a later round finds of this count. */
+  /** What a later round finds of this count: nothing if it is over. Undefined while it goes on. */
   let left = undefined as '' | '1' | 'late' | undefined;
   while (left === undefined) {
     const { requests, environments, waitsForServers } = await chooseRequests(
@@ -400,9 +392,11 @@ async function unlessOver<Result>(
 /** Logs why work on these requests failed, and writes the reason into them if possible. */
 async function reportFailure(options: RoundOptions, ids: readonly string[], error: unknown): Promise<void> {
   logFailure(options, ids.length, error);
-  await writeFailure(options, ids, stateOfFault(error)).catch((cause: unknown) =>
-    options.log.warn({ error: cause }, 'the reason could not be written into the requests'),
-  );
+  await leaveOutStuck(options, error)
+    .then(() => writeFailure(options, ids, stateOfFault(error)))
+    .catch((cause: unknown) =>
+      options.log.warn({ error: cause }, 'the reason could not be written into the requests'),
+    );
 }
 
 /** Writes the reason of a failed round into its requests. They may have progressed since it began, so they are read again. */

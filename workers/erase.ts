@@ -35,31 +35,31 @@ export type ErasureOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'crash
 
 /** Whether there is something to do: a pass to start or to check, or hidden requests to count. */
 export async function isErasureDue(options: ErasureOptions): Promise<boolean> {
-  const { redis, clickhouse } = options;
+  const { redis } = options;
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return true;
-  if ((await readMaskedEverywhere(clickhouse)) === 0)
+  if ((await readMaskedEverywhere(options)) === 0)
     return (await redis.zcard(registryKeys.hiddenDeletions)) > 0;
   return mayBegin(options);
 }
 
 /** Starts a pass if one is due. Settles with whether one is running. Rejects with MutationFailed if it fails. */
 export async function eraseInPasses(options: ErasureOptions): Promise<boolean> {
-  const { redis, clickhouse, log } = options;
-  if (await isPassRunning(clickhouse)) return true;
+  const { redis, log } = options;
+  if (await isPassRunning(options)) return true;
   // A pass has ended: what it erased is counted before the next one starts.
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return false;
-  const bytes = await readMaskedEverywhere(clickhouse);
+  const bytes = await readMaskedEverywhere(options);
   if (bytes === 0 || !(await mayBegin(options))) return false;
   const restMs = await charge(options, bytes);
   await redis.set(registryKeys.erasurePass, '1');
-  for (const client of await unobstructedClients(clickhouse)) await beginErasing(client, userTables);
+  for (const client of await unobstructedClients(options)) await beginErasing(client, userTables);
   log.info({ bytes, restMs }, 'a pass erases masked rows');
   return true;
 }
 
-/** Whether masked rows are being erased somewhere. Rejects with MutationFailed if that fails. */
-export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boolean> {
-  return isRunningOn((await reachableClients(clickhouse)).map(([, client]) => client));
+/** Whether masked rows are being erased where rows can be deleted now. Rejects with MutationFailed if that fails. */
+export async function isPassRunning(options: ErasureOptions): Promise<boolean> {
+  return isRunningOn(await unobstructedClients(options));
 }
 
 async function isRunningOn(clients: readonly ClickHouseClient[]): Promise<boolean> {
@@ -96,7 +96,7 @@ export async function interruptPass(
 export async function mayEraseAtOnce(options: ErasureOptions): Promise<boolean> {
   if (!(await areTablesSmall(options))) return true;
   // Otherwise rounds could leave no budget for the pass that erases what is masked.
-  if ((await readMaskedEverywhere(options.clickhouse)) > 0) return false;
+  if ((await readMaskedEverywhere(options)) > 0) return false;
   return (await readRestMs(options)) <= advanceMs(options);
 }
 
@@ -181,8 +181,8 @@ function idOf(request: DeletionRequest): string {
   return request.deletion_request_id;
 }
 
-async function readMaskedEverywhere(clickhouse: ClickHouseClient): Promise<number> {
-  return readMasked(await unobstructedClients(clickhouse));
+async function readMaskedEverywhere(options: ErasureOptions): Promise<number> {
+  return readMasked(await unobstructedClients(options));
 }
 
 async function readMasked(clients: readonly ClickHouseClient[]): Promise<number> {

@@ -17,6 +17,7 @@ import { storedTable } from '../src/clickhouse/tables.js';
 import { recordTaken } from '../src/clickhouse/taken-records.js';
 import { takeFences, untilStored } from '../src/privacy/deletion/fences.js';
 import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
+import { leaveOutStuck } from '../src/privacy/deletion/obstacles.js';
 import { readDeletions, readPendingMembers } from '../src/privacy/deletion/request.js';
 import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import { recordDue } from '../src/privacy/retention/due.js';
@@ -129,6 +130,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
         if (!(await isHeld())) return postpone(context, 'a round of deletions took over');
         // A server that fails holds up no other.
         errors.push(error);
+        await leaveOutStuck(context, error);
         return 'busy';
       });
       outcomes.push(await outcome);

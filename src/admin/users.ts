@@ -30,7 +30,7 @@ export function readUser(named: unknown): User {
   return userOf(target);
 }
 
-/** What is held about a user in an environment, and whether the user is suppressed. `withEvents`: includes the latest events. */
+/** What is held about a user in an environment, and whether the user is suppressed. `withEvents`: also counts the events. */
 export async function showUser(context: AdminContext, appId: string, named: unknown, withEvents: boolean) {
   const user = readUser(named);
   const { redis } = context;

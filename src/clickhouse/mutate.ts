@@ -10,16 +10,14 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
 
-/** It made no progress, which is the server's fault and not that of the rows. */
-export class MutationStoodStill extends MutationFailed {}
+/** It made no progress on this server, so the next one would probably make none either. */
+export class MutationStoodStill extends MutationFailed {
+  readonly client: ClickHouseClient;
 
-const stoodStillAtMs = new WeakMap<ClickHouseClient, number>();
-/** Three times as long as it takes to notice: meanwhile the work of other servers is not held up. */
-const stoodStillMs = 3 * waits.mutationStandstillMsMax;
-
-/** Whether a mutation of this process has stood still on a server, so that the next one would probably do so too. */
-export function stoodStillLately(client: ClickHouseClient): boolean {
-  return performance.now() < (stoodStillAtMs.get(client) ?? Number.NEGATIVE_INFINITY) + stoodStillMs;
+  constructor(client: ClickHouseClient, mutation: string) {
+    super(`${mutation} made no progress`);
+    this.client = client;
+  }
 }
 
 export type Removal = {
@@ -104,9 +102,8 @@ export async function mutate(
     if (nowMs() >= askedAt + progressEveryMs) {
       askedAt = nowMs();
       if (standsStill(await readProgress(client, table, mutationId))) {
-        stoodStillAtMs.set(client, performance.now());
         await killMutations(client, mark);
-        throw new MutationStoodStill(`the mutation ${mutationId} of ${table} made no progress`);
+        throw new MutationStoodStill(client, `the mutation ${mutationId} of ${table}`);
       }
     }
     await pause(pollMs);

@@ -146,6 +146,8 @@ export const registryKeys = {
   deletionRound: '{registry}:deletion_round',
   /** Present for a while after a round that only erases has begun. */
   erasureTurn: '{registry}:erasure_turn',
+  /** Present for a while after a mutation stood still on a ClickHouse server: rounds leave it out. */
+  stoodStill: (server: number) => `{registry}:stood_still:${server}`,
   /** Present for a while after the account has asked for rows to be erased at once. */
   erasureAsked: (accountId: string) => `{registry}:erasure_asked:${accountId}`,
   /** Hash of an account's deletions that a second person has to confirm, by keyed hashes of their lists. They name no user, and expire. */

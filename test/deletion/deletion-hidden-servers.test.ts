@@ -201,18 +201,20 @@ async function accountOnEach(): Promise<readonly TestAccount[]> {
 test('a server without room, or where a mutation stands still, holds up only deletions of its own accounts', async () => {
   const accounts = await accountOnEach();
   const tokens = await Promise.all(accounts.map((account) => getToken(sluice, account)));
-  const standStill = async (far: ClickHouseClient) => {
+  /** How a mutation ends that stands still. */
+  const standStill = async (far: ClickHouseClient): Promise<unknown> => {
     await far.command({ query: 'SYSTEM STOP MERGES stored_events' });
     let nowMs = 0;
     const pause = async () => {
       nowMs += 60_000;
     };
     const removal = { condition: "identity = 'nobody' AND notEmpty('stands')", mark: 'stands' };
-    await assert.rejects(
-      deleteRows(far, 'stored_events', removal, { nowMs: () => nowMs, pause }),
-      MutationStoodStill,
+    const error = await deleteRows(far, 'stored_events', removal, { nowMs: () => nowMs, pause }).catch(
+      (reason: unknown) => reason,
     );
+    assert.ok(error instanceof MutationStoodStill);
     await far.command({ query: 'SYSTEM START MERGES stored_events' });
+    return error;
   };
   const ids: string[] = [];
   for (const state of ['no_room', 'mutation_failed']) {
@@ -225,11 +227,28 @@ test('a server without room, or where a mutation stands still, holds up only del
       );
       ids.push(near, far);
       if (state === 'no_room') gate?.refuse(({ sql }) => sql.includes('system.disks'), 243);
-      else await standStill(serversOf(clickhouse).all[1] as ClickHouseClient);
+      else {
+        // The round of one worker is held up. Those of all workers then leave the server out.
+        const other = connectServers({
+          urls: sluice.clickhouses.map(({ testerUrl }) => testerUrl),
+          database: sluice.database,
+        });
+        const error = await standStill(serversOf(other).all[1] as ClickHouseClient);
+        const crash = (point: string) => {
+          if (point === 'keys_kept') throw error;
+        };
+        await redis.del(registryKeys.deletionRound);
+        await assert.rejects(
+          runDeletionRound({ ...(await roundOptions(redis, other)), crash }),
+          MutationStoodStill,
+        );
+        await other.close();
+      }
       await redis.del(registryKeys.deletionRound);
       await runDeletionRound(await roundOptions(redis, clickhouse));
       const [completed, held] = await Promise.all([near, far].map((id) => showDeletion(sluice, id)));
       assert.deepEqual([completed?.status, held?.state], ['complete', state]);
+      await redis.del(registryKeys.stoodStill(1));
     });
     // A further request of its account would wait for this one.
     await untilComplete(sluice, tokens[1] ?? '', ids.at(-1) ?? '');

@@ -107,7 +107,7 @@ async function readObstaclesOfShards(
 ): Promise<(shard: number) => DeletionState | undefined> {
   const servers = serversOf(clickhouse);
   await refreshShardTable(redis, servers);
-  const obstacles = await readObstacles(clickhouse);
+  const obstacles = await readObstacles({ redis, clickhouse });
   return (shard) =>
     obstacles.get(0) ??
     obstacles.get(servers.numberOf(shard)) ??
