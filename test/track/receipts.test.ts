@@ -120,7 +120,7 @@ test('asking for receipts makes workers index keys before Redis forgets any, so 
   await withRedis(sluice, async (redis) => {
     const state = shardKeys.state(0);
     const read = (field: string) => redis.hget(state, field);
-    assert.equal(Number(await read('keys_indexed_to')), 0);
+    // Keys are indexed two minutes after they were claimed, which may have passed already where the worker started slowly.
     await redis.hincrby(state, 'claim_clock_us', 2 * keyIndex.unindexedMsMax * 1000);
     await until(async () => Number(await read('keys_indexed_to')) > 0, 'the keys are indexed');
     assert.equal(await read('keys_forgotten_to'), '0');
