@@ -41,10 +41,13 @@ function claim(option: string, file: string): string {
   }
   try {
     claimFolder(folder);
-  } catch {
-    throw new ImportError(
-      `${option} ${file}: another import is using it; give this one a --state and a --rejects of its own`,
-    );
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const why =
+      code === undefined
+        ? 'another import is using it; give this one a --state and a --rejects of its own'
+        : `it cannot be written: ${message}`;
+    throw new ImportError(`${option} ${file}: ${why}`);
   }
   return folder;
 }

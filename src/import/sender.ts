@@ -79,6 +79,8 @@ export function createSender(
   nowMs: () => number = () => performance.now(),
 ) {
   const isSecure = url.startsWith('https:');
+  /** Without the name and password that a gateway may want. */
+  const shown = url.replace(/\/\/[^/]*@/, '//');
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
   const waits = { limits: 0, service: 0 };
   let limit: RateLimit | undefined;
@@ -122,7 +124,7 @@ export function createSender(
           const body = objectIn(Buffer.concat(parts).toString('utf8'));
           const { statusCode: status = 0, headers: answered } = reply;
           if (status === 200 && !isOwn[lane](body))
-            return reject(new Error(`${url} answers 200, but not as this service does`));
+            return reject(new Error(`${shown} answers 200, but not as this service does`));
           const seconds = Number(answered['retry-after']);
           resolve({
             status,
@@ -170,7 +172,7 @@ export function createSender(
         if (answer.status === 413 || (answer.status < 500 && isOurs(answer) && !isTooSlow)) return answer;
         reason =
           answer.body.err?.message ??
-          `${url} answers ${answer.status}${isOurs(answer) ? '' : ', but not as this service does'}`;
+          `${shown} answers ${answer.status}${isOurs(answer) ? '' : ', but not as this service does'}`;
       } catch (error) {
         reason = (error as Error).message;
       }
@@ -259,13 +261,13 @@ export function createSender(
         answer = await ask();
       }
     } catch (error) {
-      throw new ImportError(`--url ${url}: ${(error as Error).message}`);
+      throw new ImportError(`--url ${shown}: ${(error as Error).message}`);
     }
     const { code, message = '', field } = answer.body.err ?? {};
     if (answer.status === 400 && code === 'empty') return;
     if (answer.status >= 500 || answer.status === 429) return;
     if (!isOurs(answer) || code === undefined)
-      throw new ImportError(`--url ${url}: it answers ${answer.status}, but not as this service does`);
+      throw new ImportError(`--url ${shown}: it answers ${answer.status}, but not as this service does`);
     throw new ImportError(field === 'app_id' ? `--app-id ${appId}: ${message}` : message);
   }
 

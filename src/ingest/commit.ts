@@ -39,7 +39,6 @@ export function createCommitter(options: CommitterOptions): Committer {
   const attempts = createAttempts(options);
 
   const waiting = createCommitQueue<Waiting>();
-  let waitingBytes = 0;
   let busy = false;
   let closed = false;
   /** When the previous commit began, and how many requests it carried. */
@@ -55,10 +54,9 @@ export function createCommitter(options: CommitterOptions): Committer {
       decisions += 1 + group.limits.length;
       bytes += group.bytes;
     }
-    if (waitingBytes + bytes > commits.waitingBytesMax)
+    const request = { submission, accountId, records, decisions, bytes, settle, sinceMs: performance.now() };
+    if (!waiting.add(request))
       return settle(forAll(groups, { kind: 'overloaded', reason: 'too_much_waiting' }));
-    waiting.add({ submission, accountId, records, decisions, bytes, settle, sinceMs: performance.now() });
-    waitingBytes += bytes;
     if (!busy) {
       busy = true;
       // All requests that are parsed in this turn of the event loop go into one commit.
@@ -106,7 +104,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     let seen = 0;
     while (
       waiting.size() > seen &&
-      waitingBytes < commitBatches.bytesMax &&
+      waiting.bytes() < commitBatches.bytesMax &&
       !closed &&
       performance.now() < untilMs
     ) {
@@ -118,11 +116,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   function takeBatch(): Waiting[] {
     const batch = waiting.take();
     let records = 0;
-    for (const each of batch) {
-      records += each.records;
-      waitingBytes -= each.bytes;
-    }
-    commitWaitingBytes.set(waitingBytes);
+    for (const each of batch) records += each.records;
+    commitWaitingBytes.set(waiting.bytes());
     commitRecords.observe(records);
     return batch;
   }

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Checks that the registry is as new as the caller has seen it, and raises its number. A registry that is older was set back: it is no
 -- longer the deployment's, as if Redis had been emptied. One step, so that an older one's number is never raised until it looks new.
 --

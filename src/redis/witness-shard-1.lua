@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Checks that a shard is as new as the caller has seen it, and raises its number. A shard that is older was set back: it is no longer the
 -- deployment's, as if its Redis had been emptied. What it has yet to store stays and is stored when the shard is loaded again; its open
 -- segments are sealed, since other segments may have grown under the same numbers.

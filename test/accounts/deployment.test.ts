@@ -38,6 +38,7 @@ import { lookUpSuppression } from '../../src/privacy/suppression/look-up.js';
 import { createNameHasher } from '../../src/privacy/suppression/names.js';
 import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
 import { audited } from '../../src/registry/audit/audit.js';
 import { readBackups } from '../../src/registry/backups.js';
 import { deploymentKey } from '../../src/registry/documents.js';
@@ -685,6 +686,19 @@ test('a single shard that was set back accepts nothing until it is loaded again;
   assert.equal((await load(2)).how, 'found');
   await compare();
   assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch);
+});
+
+test('a full Redis is still compared with ClickHouse, and its numbers rise', async (context) => {
+  const { deployment } = await load();
+  const { epoch, witness, version, restoringBackup } = registryKeys;
+  await redis.config('SET', 'maxmemory', '1');
+  context.after(() => redis.config('SET', 'maxmemory', '0'));
+  const raise = () =>
+    runScript(redis, scripts.witnessRegistry, [epoch, witness, version, restoringBackup], [0, 1]);
+  const raised = Number(await raise());
+  assert.equal(Number(await raise()), raised + 1);
+  await runScript(redis, scripts.witnessShard, [shardKeys.state(0)], [deployment.epoch, 0, raised + 1]);
+  assert.equal(await redis.hget(shardKeys.state(0), 'witness'), `${raised + 1}`);
 });
 
 test('a loaded shard continues its count of stored records, which shows what a server lacks', async (t) => {

@@ -164,18 +164,19 @@ describe('an answer', () => {
   test('of another server is blamed on the address, and one of the service on the cause that it names', async () => {
     const probe = (answer: ToAnswer) => {
       service.answer = () => answer;
-      const sender = createSender(options(), 1, never);
+      const url = service.baseUrl.replace('//', '//gate:secret@');
+      const sender = createSender({ ...options(), url }, 1, never);
       return faultOf(sender.probe().finally(() => sender.close()));
     };
     const answering = service.answer;
     try {
       assert.match(
         await probe({ status: 404, body: { error: 'not here' } }),
-        /^--url http:\S+: it answers 404, but not as/,
+        /^--url http:\/\/127\S+: it answers 404, but not as/,
       );
       assert.match(
         await probe({ status: 200, body: 'hello' }),
-        /^--url http:\S+: \S+ answers 200, but not as/,
+        /^--url http:\/\/127\S+: http:\/\/127\S+ answers 200, but not as/,
       );
       const unknown = { code: 'unknown_app_id', field: 'app_id', message: 'No such environment.' };
       assert.equal(await probe({ status: 400, body: { err: unknown } }), '--app-id 1: No such environment.');

@@ -4,9 +4,17 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Dropped, Problem, Sluice } from '../../src/libraries/producer/index.js';
 import {
@@ -90,6 +98,28 @@ test('a spool keeps what was left at a deadline, and the next client sends it be
   assert.equal(await second.close(), true);
   assert.deepEqual(numbers().flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   assert.deepEqual(readdirSync(spoolFolder), []);
+});
+
+test('a record in a synced spool has its line and the name of its file on disk', async (t) => {
+  const handle = await open(spoolFolder);
+  const prototype = Object.getPrototypeOf(handle) as typeof handle;
+  await handle.close();
+  const synced: string[] = [];
+  for (const name of ['sync', 'datasync'] as const) {
+    const real = prototype[name];
+    t.mock.method(prototype, name, async function (this: typeof handle) {
+      await real.call(this);
+      synced.push(readlinkSync(`/proc/self/fd/${this.fd}`));
+    });
+  }
+  server.answer = () => new Promise(() => undefined);
+  const client = create({ spoolFolder, spoolSync: true });
+  await track(client, 0, 'u');
+  const first = synced.splice(0);
+  await track(client, 1, 'u');
+  assert.equal(await client.close(20), false);
+  const file = join(spoolFolder, '000000000001.records');
+  assert.deepEqual([first, synced], [[spoolFolder, dirname(spoolFolder), file], [file]]);
 });
 
 test('a spool sends neither incomplete nor settled lines', async () => {

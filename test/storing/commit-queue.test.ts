@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { commits } from '../../src/contract/limits.js';
 import { createCommitQueue, type Queued } from '../../src/ingest/commit-queue.js';
 import { commitBatches } from '../../src/tuning.js';
 import fc from '../support/fast-check.js';
@@ -63,6 +64,23 @@ test('a request that exceeds a bound alone gets a commit of its own', () => {
   assert.equal(names(queue.take()), 'a1');
 });
 
+test('an account leaves room for the others, however much it sends', () => {
+  const queue = createCommitQueue<Request>();
+  const sends = (accountId: string, bytes: number) => queue.add({ ...small(accountId, ''), bytes });
+  const eighth = commits.waitingBytesMax / 8;
+  assert.deepEqual(
+    Array.from({ length: 6 }, () => sends('A', eighth)),
+    [true, true, true, true, false, false],
+  );
+  assert.deepEqual(
+    [sends('B', 2 * eighth), sends('B', 1), sends('C', eighth), sends('D', 1)],
+    [true, false, true, true],
+  );
+  while (queue.size() > 0) queue.take();
+  assert.ok(sends('A', commits.groupBytesMax), 'what was taken makes room');
+  assert.equal(queue.bytes(), commits.groupBytesMax);
+});
+
 test('every request is committed once, after the earlier ones of its account, within the bounds', () => {
   const request = fc.record({
     accountId: fc.constantFrom('A', 'B', 'C'),
@@ -90,8 +108,7 @@ test('every request is committed once, after the earlier ones of its account, wi
         if (step === 'take') take();
         else {
           const named = { ...step, name: String(i) };
-          added.push(named);
-          queue.add(named);
+          if (queue.add(named)) added.push(named);
         }
       }
       while (queue.size() > 0) take();

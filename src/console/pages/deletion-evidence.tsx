@@ -21,7 +21,8 @@ export function Evidence(props: {
   const { account, close } = props;
   const path = `/deletions/${part(props.deletion.deletion_request_id)}`;
   // The deletion may have progressed since the list was loaded, and progresses while this is open.
-  const { data: deletion = props.deletion } = useResource<'showDeletion'>(path, everyMs);
+  const every = props.deletion.status === 'pending' ? everyMs : undefined;
+  const { data: deletion = props.deletion } = useResource<'showDeletion'>(path, every);
   const isComplete = deletion.status === 'complete';
   return (
     <Dialog title="Evidence of a deletion" close={close}>

@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { type Account, type Answer, call, type Deletion, part, withQuery } from '../api.js';
 import { ActionButton, Button } from '../parts/form.js';
-import { amountText, Loaded, Time } from '../parts/parts.js';
+import { amountText, Loaded, Problem, Time } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
@@ -200,9 +200,10 @@ function Similar(props: {
   readonly find: (identity: string) => Promise<void>;
 }) {
   const { path, asked } = props;
-  const { data } = useLoad(`${path} ${JSON.stringify(asked)} similar`, () =>
+  const { data, fault } = useLoad(`${path} ${JSON.stringify(asked)} similar`, () =>
     call<'findSimilarUsersEverywhere'>('POST', `${path}/similar`, asked),
   );
+  if (fault !== '') return <Problem text={`Similar users could not be looked up: ${fault}`} />;
   if (data === undefined || data.similar.length === 0) return null;
   return (
     <div class="similar">

@@ -1,7 +1,7 @@
 // One file of a spool: its records, one per line, and beside it the marks of settled records.
 
 import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import {
   claimFolder,
   listSpoolFiles,
@@ -47,10 +47,31 @@ function newFile(number: number) {
   };
 }
 
-/** Creates a file, open for records. */
-export async function create(folder: string, number: number): Promise<SpoolFile> {
-  const records = await open(join(folder, recordsName(number)), 'ax', 0o600);
+/** Creates a file, open for records. `sync`: with its name on disk. */
+export async function create(folder: string, number: number, sync: boolean): Promise<SpoolFile> {
+  const path = join(folder, recordsName(number));
+  const records = await open(path, 'ax', 0o600);
+  try {
+    if (sync) await syncNames(folder);
+  } catch (error) {
+    await records.close();
+    await rm(path, { force: true });
+    throw error;
+  }
   return { ...newFile(number), records };
+}
+
+/** Syncs the names of a folder's files, and its own where its parent may be read. */
+async function syncNames(folder: string): Promise<void> {
+  // Windows opens no folders; it syncs the name with the file.
+  if (process.platform === 'win32') return;
+  await syncFolder(folder);
+  await syncFolder(dirname(resolve(folder))).catch(() => undefined);
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path);
+  await handle.sync().finally(() => handle.close());
 }
 
 /** Cuts off the rest of a failed write, which will be written again. */

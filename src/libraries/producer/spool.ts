@@ -141,7 +141,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions) {
     const isOver = current?.isTorn === true && current.settled >= current.lines;
     if (current !== undefined && (isOver || current.bytes >= limits.spoolFileBytes)) await finish();
     if (current === undefined) {
-      const file = await create(folder, nextNumber++);
+      const file = await create(folder, nextNumber++, sync);
       files.set(file.number, file);
       current = file;
     }
