@@ -4,6 +4,7 @@
 import { once } from 'node:events';
 import { Agent, type ClientRequest, type ClientRequestArgs } from 'node:http';
 import { Agent as TlsAgent } from 'node:https';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 const connectionsMax = 16;
@@ -95,8 +96,13 @@ async function takeBack(sole: Agent, connection: Duplex): Promise<void> {
   detach(sole, connection);
 }
 
-/** Takes an idle connection from its agent, as Node's documentation of agents says. */
+/** Takes an idle connection from its agent. Otherwise the agent would give it to another request too. */
 function detach(agent: Agent, connection: Duplex): void {
+  for (const idle of Object.values(agent.freeSockets)) {
+    const at = idle?.indexOf(connection as Socket) ?? -1;
+    if (at !== -1) idle?.splice(at, 1);
+  }
+  // This removes the agent's listeners, and connections that are in use.
   connection.emit('agentRemove');
   // Ends what the agent did to it while it was idle. No request is known yet.
   agent.reuseSocket(connection, {} as ClientRequest);

@@ -18,6 +18,7 @@ const quick: readonly string[] = [
   'caller-address',
   'chaos-checker',
   'claim-window',
+  'clickhouse-connections',
   'client-faults',
   'client-first-visit',
   'client-hostile-page',

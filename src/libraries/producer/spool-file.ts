@@ -71,7 +71,13 @@ async function syncNames(folder: string): Promise<void> {
 
 async function syncFolder(path: string): Promise<void> {
   const handle = await open(path);
-  await handle.sync().finally(() => handle.close());
+  await handle
+    .sync()
+    .catch((error: NodeJS.ErrnoException) => {
+      // Some network file systems sync no folders.
+      if (error.code !== 'EINVAL') throw error;
+    })
+    .finally(() => handle.close());
 }
 
 /** Cuts off the rest of a failed write, which will be written again. */

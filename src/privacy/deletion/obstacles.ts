@@ -13,7 +13,11 @@ import type { DeletionState } from '../../contract/deletion-states.js';
 import { waits } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { isTurnTaken } from '../../redis/lease.js';
 import { deletionRounds } from '../../tuning.js';
+
+/** Three times as long as it takes to notice that a mutation stands still. Each try holds up the deletions of all servers. */
+const leftOutMs = 3 * waits.mutationStandstillMsMax;
 
 type Stores = { readonly redis: Redis; readonly clickhouse: ClickHouseClient };
 
@@ -26,7 +30,7 @@ export async function readObstacles({
   const reachable = await reachableServers(servers);
   const obstacleOn = async (client: ClickHouseClient, number: number) => {
     if (!reachable.has(number)) return 'clickhouse_unavailable';
-    if ((await redis.exists(registryKeys.stoodStill(number))) === 1) return 'mutation_failed';
+    if (await isTurnTaken(redis, registryKeys.stoodStill(number), leftOutMs)) return 'mutation_failed';
     // On a full disk a round cannot rewrite anything, and would only add to the work that ClickHouse retries there.
     const room = assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
     const state = await room.then(() => undefined, stateOfFault);
@@ -42,9 +46,6 @@ export async function unobstructedClients(stores: Stores): Promise<ClickHouseCli
   const obstacles = await readObstacles(stores);
   return serversOf(stores.clickhouse).all.filter((_, number) => !obstacles.has(number));
 }
-
-/** Three times as long as it takes to notice that a mutation stands still. Each try holds up the deletions of all servers. */
-const leftOutMs = 3 * waits.mutationStandstillMsMax;
 
 /** The server where a mutation stood still, if others can do without it: the primary has tables of all accounts. */
 function stuckServer({ clickhouse }: Pick<Stores, 'clickhouse'>, error: unknown): number | undefined {
