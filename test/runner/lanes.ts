@@ -10,7 +10,7 @@ export type Lane = keyof typeof filesAtOnce;
  * Files that measure a latency or a rate, or that change the machine's networks for a while, at which browsers abort requests
  * (net::ERR_NETWORK_CHANGED).
  */
-const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz', 'take-over'];
+const alone: readonly string[] = ['bench-load', 'body-attacks', 'deletion-time', 'http-fuzz', 'take-over'];
 
 /** Files that need no deployment, and together take half a minute. */
 const quick: readonly string[] = [
