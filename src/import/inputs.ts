@@ -14,7 +14,7 @@ import {
 } from '../parsing/csv/text.js';
 import { unpackZip } from './archive.js';
 import { assertSound, type Compression, contentOf, type Packed, type Unpacked } from './content.js';
-import { type Format, ImportError } from './options.js';
+import { type Format, ImportError, withoutPassword } from './options.js';
 import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
 import { assertUnchanged, bytesOf, findSource, type Source } from './source.js';
 import { reasonOf, temporaryFile } from './temporary.js';
@@ -235,7 +235,7 @@ function addressOf(word: string): Address {
     url.username = url.password = '';
     return { url, shown: `${url.origin}${url.pathname}`, headers };
   } catch {
-    const shown = word.replace(/\/\/.*@/s, '//').replace(/[?#].*$/s, '');
+    const shown = withoutPassword(word).replace(/[?#].*$/s, '');
     throw new ImportError(`${shown}: it is not a URL`);
   }
 }

@@ -234,14 +234,19 @@ function oneOf<Word extends string>(option: string, word: string, known: readonl
   return found;
 }
 
+/** A URL, perhaps a malformed one, without the name and password that a gateway may want. */
+export function withoutPassword(url: string): string {
+  return url.replace(/\/\/.*@/s, '//');
+}
+
 function urlOf(given: string): string {
   try {
     const url = new URL(given);
     if (url.protocol === 'http:' || url.protocol === 'https:') return given.replace(/\/+$/, '');
   } catch {
-    throw new ImportError(`--url ${given}: it is not a URL`);
+    throw new ImportError(`--url ${withoutPassword(given)}: it is not a URL`);
   }
-  throw new ImportError(`--url ${given}: it must begin with http:// or https://`);
+  throw new ImportError(`--url ${withoutPassword(given)}: it must begin with http:// or https://`);
 }
 
 function rateOf(given: string): number {

@@ -7,7 +7,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import { counts, imports } from '../contract/limits.js';
 import { aboutSending, isAcknowledgement } from '../contract/outcomes.js';
-import { ImportError, type ImportOptions } from './options.js';
+import { ImportError, type ImportOptions, withoutPassword } from './options.js';
 
 /** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
@@ -79,8 +79,7 @@ export function createSender(
   nowMs: () => number = () => performance.now(),
 ) {
   const isSecure = url.startsWith('https:');
-  /** Without the name and password that a gateway may want. */
-  const shown = url.replace(/\/\/[^/]*@/, '//');
+  const shown = withoutPassword(url);
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
   const waits = { limits: 0, service: 0 };
   let limit: RateLimit | undefined;

@@ -1,7 +1,7 @@
 // Requests that wait for a commit of their shard. An account's requests keep their order. Commits alternate: one with small requests of
 // all accounts, then one with large requests of a single account. So a caller who sends one event waits for at most one large commit of
-// another account, however many large requests are queued. And an account may hold as many bytes as it leaves free, so there is always
-// room for others.
+// another account, however many large requests are queued. A request finds room if its account then holds no more than was free before.
+// So one account fills at most three quarters of the room, since no request has more than half of it (contract/limits.ts).
 
 import { commits } from '../contract/limits.js';
 import { commitBatches } from '../tuning.js';
@@ -69,6 +69,7 @@ export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
       taken += (queue[count] as T).bytes;
       count += 1;
     }
+    if (count === 0) return 0;
     queue.splice(0, count);
     requests.bytes -= taken;
     bytes -= taken;

@@ -77,8 +77,9 @@ test('an account leaves room for the others, however much it sends', () => {
     [true, false, true, true],
   );
   while (queue.size() > 0) queue.take();
-  assert.ok(sends('A', commits.groupBytesMax), 'what was taken makes room');
-  assert.equal(queue.bytes(), commits.groupBytesMax);
+  assert.equal(queue.bytes(), 0);
+  const most = [sends('A', 2 * eighth), sends('A', commits.groupBytesMax), sends('A', 1)];
+  assert.deepEqual([...most, sends('B', eighth)], [true, true, false, true], 'a quarter stays free');
 });
 
 test('every request is committed once, after the earlier ones of its account, within the bounds', () => {

@@ -15,7 +15,7 @@ export const waits = {
 } as const;
 
 export const commits = {
-  /** Bytes of checked requests that wait for a commit of a shard in one API process. An account may hold half of what others leave. */
+  /** Bytes of checked requests that wait for a commit of a shard in one API process. An account gets at most three quarters (ingest/commit-queue.ts). */
   waitingBytesMax: 64 * MiB,
   /** Packed bytes of one request. A larger request could wait for ever, so it is refused. */
   groupBytesMax: 32 * MiB,

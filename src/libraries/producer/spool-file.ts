@@ -66,7 +66,9 @@ async function syncNames(folder: string): Promise<void> {
   // Windows opens no folders; it syncs the name with the file.
   if (process.platform === 'win32') return;
   await syncFolder(folder);
-  await syncFolder(dirname(resolve(folder))).catch(() => undefined);
+  await syncFolder(dirname(resolve(folder))).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EACCES') throw error;
+  });
 }
 
 async function syncFolder(path: string): Promise<void> {
