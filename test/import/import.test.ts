@@ -828,6 +828,8 @@ describe('a command line that is wrong', () => {
       (rate) =>
         [[...complete, `--rate=${rate}`], `--rate ${rate}: it must be a number of rows a second`] as const,
     ),
+    [[...complete, '--url', 'ftp://me:secret@x'], '--url ftp://x: it must begin with http:// or https://'],
+    [[...complete, '--url', 'http://me:secret@x:99999'], '--url http://x:99999: it is not a URL'],
     [
       ['x.csv', '--app-id', '7', '--preset', 'heap', '--time-zone', 'Europe/Berlin'],
       '--preset heap says which column is what, so --time-zone must not be given',
